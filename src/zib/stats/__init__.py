@@ -1,0 +1,1 @@
+"""Statistics that policies keep, and what can be read from them."""
