@@ -1,0 +1,31 @@
+"""Multi-armed policies. Each name is a spec: parameters only, passed to `Bandit` or `simulate`."""
+
+from zib.mab.anytime import Anytime
+from zib.mab.baselines import MOTS, UCB
+from zib.mab.classics import KLUCB, UCB1, UCBV, BetaTS, EpsilonGreedy, NormalTS
+from zib.mab.tails import SubExponential, SubGaussian, SubWeibull, Tail
+from zib.mab.zi_heavy import ZIHeavyUCB
+from zib.mab.zi_stable import ZIStableTS
+from zib.mab.zi_ts import ZITS, ZIExponentialTS
+from zib.mab.zi_ucb import ZIUCB
+
+__all__ = [
+    "KLUCB",
+    "MOTS",
+    "UCB",
+    "UCB1",
+    "UCBV",
+    "ZITS",
+    "ZIUCB",
+    "Anytime",
+    "BetaTS",
+    "EpsilonGreedy",
+    "NormalTS",
+    "SubExponential",
+    "SubGaussian",
+    "SubWeibull",
+    "Tail",
+    "ZIExponentialTS",
+    "ZIHeavyUCB",
+    "ZIStableTS",
+]
