@@ -1,0 +1,137 @@
+"""The compiled loop. One policy against one environment, checkpoints only.
+
+Rewards are drawn by the environment in NumPy, in blocks per arm, from one random stream per arm.
+The sizes of the blocks depend on nothing but how often that arm was refilled, so the j-th pull of
+an arm pays the same to every policy. The compiled loop runs until it needs a reward that is not
+there yet, returns, and goes on after the refill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib import _entry, _kernel
+from zib._cache import numba_config
+from zib._entry import Entry
+from zib._rng import Role, stream
+from zib.mab.baselines import set_true_sizes
+
+ROUND, PENDING = 0, 1
+REGRET, REWARD = 0, 1
+FIRST_BLOCK, BLOCK_GROWTH, LARGEST_BLOCK = 64, 4, 16_384
+TABLE_SIZE = 2**21  # rewards held at once, over all arms
+
+
+@_kernel.jitable
+def _advance(spec, state, rng, out, table, used, filled, gaps, clock, sums, stop):  # type: ignore[no-untyped-def]
+    t = clock[ROUND]
+    regret = sums[REGRET]
+    earned = sums[REWARD]
+    arm = clock[PENDING]
+    while t < stop:
+        if arm < 0:
+            arm = _kernel.choose(spec, state, rng, out)
+        j = used[arm]
+        if j == filled[arm]:
+            break
+        reward = table[arm, j]
+        used[arm] = j + 1
+        _kernel.update(spec, state, arm, reward)
+        regret += gaps[arm]
+        earned += reward
+        arm = -1
+        t += 1
+    clock[ROUND] = t
+    clock[PENDING] = arm
+    sums[REGRET] = regret
+    sums[REWARD] = earned
+    return arm
+
+
+@Entry
+def advance(pin, table, used, filled, gaps, clock, sums, stop):  # type: ignore[no-untyped-def]
+    """Play up to round `stop`; return the arm whose rewards are used up, or -1."""
+    return _advance(  # type: ignore[no-untyped-call]
+        pin.spec, pin.state, pin.rng, pin.out, table, used, filled, gaps, clock, sums, stop
+    )
+
+
+class Run(NamedTuple):
+    """What one replication of one policy leaves behind."""
+
+    regret: NDArray[np.float64]
+    reward: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+
+
+def play(
+    spec: Any,
+    environment: Any,
+    checkpoints: NDArray[np.int64],
+    seed: int,
+    replication: int,
+    *,
+    compiled: bool = True,
+    on_checkpoint: Callable[[], None] | None = None,
+) -> Run:
+    """Play one replication and return regret and reward at the checkpoints, pulls at the end.
+
+    `on_checkpoint` is called after each checkpoint; it may raise to give up.
+    """
+    instance = environment.instance(stream(seed, Role.INSTANCE, replication))
+    n_arms = instance.n_arms
+    state = _kernel.init(spec, n_arms)
+    give_true_sizes(spec, state, instance)
+    rng = stream(seed, Role.POLICY, replication)
+    if compiled and not numba_config.DISABLE_JIT:
+        pin, step = _entry.pin(spec, state, rng), advance.for_spec(spec)
+    else:
+        pin, step = _entry.loose_pin(spec, state, rng), advance.interpreted
+
+    means = np.asarray(instance.arm_means, dtype=np.float64)
+    gaps = means.max() - means
+    inflated = float(getattr(instance, "inflated", 0.0))
+    largest = int(min(LARGEST_BLOCK, max(FIRST_BLOCK, TABLE_SIZE // n_arms)))
+    table = np.zeros((n_arms, min(largest, int(checkpoints[-1]) + FIRST_BLOCK)))
+    used = np.zeros(n_arms, dtype=np.int64)
+    filled = np.zeros(n_arms, dtype=np.int64)
+    block = np.full(n_arms, FIRST_BLOCK, dtype=np.int64)
+    clock = np.array([0, -1], dtype=np.int64)
+    sums = np.zeros(2)
+    streams: list[np.random.Generator | None] = [None] * n_arms
+
+    regret = np.empty(checkpoints.size)
+    reward = np.empty(checkpoints.size)
+    pulls = np.zeros(n_arms, dtype=np.int64)
+    for i, stop in enumerate(checkpoints):
+        while (arm := step(pin, table, used, filled, gaps, clock, sums, stop)) >= 0:
+            source = streams[arm]
+            if source is None:
+                source = streams[arm] = stream(seed, Role.ENVIRONMENT, replication, arm)
+            size = int(block[arm])
+            drawn = instance.sample(arm, source, size)
+            if size > table.shape[1]:  # a short run: the rest of the block can never be used
+                drawn = drawn[: table.shape[1]]
+                size = table.shape[1]
+            table[arm, :size] = drawn if inflated == 0.0 else drawn - inflated
+            pulls[arm] += used[arm]
+            used[arm] = 0
+            filled[arm] = size
+            block[arm] = min(BLOCK_GROWTH * block[arm], largest)
+        regret[i] = sums[REGRET]
+        reward[i] = sums[REWARD] + inflated * float(stop)
+        if on_checkpoint is not None:
+            on_checkpoint()
+    return Run(regret, reward, pulls + used)
+
+
+def give_true_sizes(spec: Any, state: Any, instance: Any) -> None:
+    """Tell a policy that asks for it what only a simulation knows."""
+    inner = getattr(spec, "spec", spec)
+    if getattr(inner, "needs_true_sizes", False):
+        kind = "subgaussian" if inner.tail.kind == 0 else "subexponential"
+        set_true_sizes(state, instance.reward_sizes(kind))

@@ -1,0 +1,227 @@
+"""The public conformance suite: what every policy and every environment must keep to.
+
+Use it on your own policy::
+
+    import zib.testing
+    zib.testing.check_policy(MyPolicy(level=2.0))
+
+Each check raises an AssertionError that says which promise was broken.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from zib import _kernel
+from zib._rng import Role, stream
+from zib._spec import parameters_of
+from zib.bandit import Bandit
+from zib.env import GaussianMAB
+from zib.sim.engine import give_true_sizes, play
+
+__all__ = ["check_environment", "check_policy"]
+
+_ENVIRONMENTS = {
+    "dense": GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.35, 0.3], sigma=0.5),
+    "sparse": GaussianMAB(means=[4.0, 5.0, 4.0, 3.0], probs=[0.02, 0.01, 0.01, 0.03], sigma=1.0),
+    "signed": GaussianMAB(means=[-1.0, 0.5, -0.2], probs=[0.5, 0.4, 0.9], sigma=1.0),
+    "one arm": GaussianMAB(means=[1.0], probs=[0.5], sigma=1.0),
+}
+
+
+def check_policy(spec: Any, *, rounds: int = 300) -> None:
+    """Check a registered policy against every promise of the library.
+
+    Parameters
+    ----------
+    spec
+        An instance of the policy's spec.
+    rounds
+        Length of the runs in which compiled and interpreted decisions are compared.
+    """
+    _kernel.lookup(spec)
+    _check_spec_is_data(spec)
+    _check_untried_arms_first(spec)
+    _check_select_learns_nothing(spec)
+    _check_update_draws_nothing(spec)
+    _check_extreme_histories(spec)
+    _check_many_arms(spec)
+    for name, environment in _ENVIRONMENTS.items():
+        _check_compiled_is_interpreted(spec, name, environment, rounds)
+    if not getattr(getattr(spec, "spec", spec), "needs_true_sizes", False):
+        _check_saved_bandit_goes_on(spec)
+        if _kernel.lookup(spec).additive:
+            _check_halves_add_up(spec)
+            _check_revision_is_exact(spec)
+
+
+def _fresh(spec: Any, n_arms: int) -> tuple[Any, np.random.Generator, np.ndarray[Any, Any]]:
+    state = _kernel.init(spec, n_arms)
+    if getattr(getattr(spec, "spec", spec), "needs_true_sizes", False):
+        instance = GaussianMAB(means=[1.0] * n_arms, probs=[0.3] * n_arms, sigma=1.0)
+        give_true_sizes(spec, state, instance)
+    return state, np.random.default_rng(7), np.zeros(n_arms)
+
+
+def _allowed(spec: Any, reward: float) -> float:
+    low, high = getattr(spec, "reward_range", (-math.inf, math.inf))
+    return min(max(reward, low), high)
+
+
+def _check_spec_is_data(spec: Any) -> None:
+    rebuilt = type(spec)(**parameters_of(spec))
+    assert rebuilt == spec, f"{spec!r} is not rebuilt by its own parameters"
+    assert pickle.loads(pickle.dumps(spec)) == spec, f"{spec!r} does not survive pickling"
+    hash(spec)
+
+
+def _check_untried_arms_first(spec: Any) -> None:
+    state, rng, out = _fresh(spec, 5)
+    seen = []
+    for _ in range(5):
+        arm = _kernel.choose(spec, state, rng, out)
+        seen.append(int(arm))
+        _kernel.update(spec, state, arm, _allowed(spec, 0.7))
+    assert sorted(seen) == list(range(5)), f"untried arms must come first; played {seen}"
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a, b, strict=True))
+
+
+def _copy(state: Any) -> Any:
+    return type(state)(*(array.copy() for array in state))
+
+
+def _some_rewards(spec: Any, n: int, n_arms: int) -> list[tuple[int, float]]:
+    rng = np.random.default_rng(11)
+    arms = np.concatenate([np.arange(n_arms), rng.integers(n_arms, size=n - n_arms)])
+    rewards = np.where(rng.random(n) < 0.3, rng.normal(1.0, 1.0, n), 0.0)
+    return [(int(a), _allowed(spec, float(r))) for a, r in zip(arms, rewards, strict=True)]
+
+
+def _check_select_learns_nothing(spec: Any) -> None:
+    state, rng, out = _fresh(spec, 4)
+    for arm, reward in _some_rewards(spec, 40, 4):
+        _kernel.update(spec, state, arm, reward)
+    before = _copy(state)
+    for _ in range(20):
+        _kernel.choose(spec, state, rng, out)
+    assert _equal(before, state), "`scores` must not change the state"
+
+
+def _check_update_draws_nothing(spec: Any) -> None:
+    # `update` has no Generator, so it could only draw from the global one
+    state, _, _ = _fresh(spec, 4)
+    before = copy.deepcopy(np.random.get_state(legacy=False))  # noqa: NPY002
+    for arm, reward in _some_rewards(spec, 40, 4):
+        _kernel.update(spec, state, arm, reward)
+    after = np.random.get_state(legacy=False)  # noqa: NPY002
+    assert str(before) == str(after), "`update` must not draw random numbers"
+
+
+def _check_extreme_histories(spec: Any) -> None:
+    histories: dict[str, Callable[[int], float]] = {
+        "all zero": lambda j: 0.0,
+        "never zero": lambda j: 1.0 + 0.1 * (j % 3),
+        "all equal": lambda j: 0.5,
+        "huge": lambda j: 1e100 if j % 2 else 0.0,
+        "tiny": lambda j: 1e-100 if j % 2 else 0.0,
+        "negative": lambda j: -1.0 if j % 2 else 0.0,
+    }
+    for name, reward_of in histories.items():
+        state, rng, out = _fresh(spec, 3)
+        for j in range(60):
+            arm = _kernel.choose(spec, state, rng, out)
+            assert not np.isnan(out).any(), f"NaN score after a history that is {name}: {out}"
+            _kernel.update(spec, state, int(arm), _allowed(spec, reward_of(j)))
+
+
+def _check_many_arms(spec: Any) -> None:
+    state, rng, out = _fresh(spec, 1000)
+    for arm, reward in _some_rewards(spec, 1100, 1000):
+        _kernel.update(spec, state, arm, reward)
+    arm = _kernel.choose(spec, state, rng, out)
+    assert 0 <= arm < 1000, f"chose arm {arm} of 1000"
+
+
+def _check_compiled_is_interpreted(spec: Any, name: str, environment: Any, rounds: int) -> None:
+    checkpoints = np.arange(1, rounds + 1, dtype=np.int64)
+    fast = play(spec, environment, checkpoints, 3, 0)
+    slow = play(spec, environment, checkpoints, 3, 0, compiled=False)
+    same = np.array_equal(fast.regret, slow.regret) and np.array_equal(fast.reward, slow.reward)
+    assert same, f"compiled and interpreted runs part company on the {name} environment"
+    assert fast.pulls.sum() == rounds, f"{fast.pulls.sum()} pulls recorded in {rounds} rounds"
+
+
+def _trained(spec: Any, rewards: list[tuple[int, float]], n_arms: int = 4) -> Bandit:
+    bandit = Bandit(spec, n_arms=n_arms, seed=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        bandit.update_many([a for a, _ in rewards], [r for _, r in rewards])
+    return bandit
+
+
+def _check_saved_bandit_goes_on(spec: Any) -> None:
+    bandit = _trained(spec, _some_rewards(spec, 60, 4))
+    twin = Bandit.loads(bandit.dumps())
+    for _ in range(20):
+        mine, yours = bandit.select(), twin.select()
+        assert mine == yours, "a loaded bandit must decide as the saved one would have"
+        bandit.update(mine, _allowed(spec, 0.5))
+        twin.update(yours, _allowed(spec, 0.5))
+    assert twin.dumps() == bandit.dumps(), "a loaded bandit must learn as the saved one would have"
+
+
+def _check_halves_add_up(spec: Any) -> None:
+    rewards = _some_rewards(spec, 80, 4)
+    whole, first, second = (_trained(spec, part) for part in (rewards, rewards[::2], rewards[1::2]))
+    first.merge(second)
+    _assert_close(first, whole, "merged halves must equal the whole")
+
+
+def _check_revision_is_exact(spec: Any) -> None:
+    rewards = _some_rewards(spec, 60, 4)
+    late = _allowed(spec, 0.9)
+    changed = [*rewards[:10], (rewards[10][0], late), *rewards[11:]]
+    revised = _trained(spec, rewards)
+    revised.revise(rewards[10][0], rewards[10][1], late)
+    _assert_close(revised, _trained(spec, changed), "a revised reward must count as the new one")
+
+
+def _assert_close(got: Bandit, wanted: Bandit, promise: str) -> None:
+    for name, a, b in zip(got.state._fields, got.state, wanted.state, strict=True):
+        # the last digits of sums depend on their order, and so does what is derived from them
+        assert np.allclose(a, b, rtol=1e-6, atol=1e-9, equal_nan=True), f"{promise}: {name} differs"
+
+
+def check_environment(env: Any, *, draws: int = 20_000) -> None:
+    """Check an environment: shapes, determinism, and that means are what it says.
+
+    The last check has an error probability below 1e-8 per arm where rewards have a finite variance
+    (six standard errors); arms with infinite variance are skipped.
+    """
+    one = env.instance(stream(1, Role.INSTANCE, 0))
+    two = env.instance(stream(1, Role.INSTANCE, 0))
+    means = np.asarray(one.arm_means, dtype=np.float64)
+    assert means.shape == (one.n_arms,), f"arm_means has shape {means.shape}, not ({one.n_arms},)"
+    assert np.array_equal(means, two.arm_means), "the same stream must give the same instance"
+    for arm in range(one.n_arms):
+        first = one.sample(arm, stream(1, Role.ENVIRONMENT, 0, arm), draws)
+        again = two.sample(arm, stream(1, Role.ENVIRONMENT, 0, arm), draws)
+        assert first.shape == (draws,), f"sample returned shape {first.shape}, not ({draws},)"
+        assert np.isfinite(first).all(), f"arm {arm} paid a reward that is not finite"
+        assert np.array_equal(first, again), "the same stream must give the same rewards"
+        spread = float(np.sqrt(one.variances[arm])) if hasattr(one, "variances") else math.inf
+        if math.isfinite(spread):
+            off = abs(float(first.mean()) - means[arm])
+            assert off <= 6 * spread / math.sqrt(draws) + 1e-12, (
+                f"arm {arm} should pay {means[arm]:g} on average and paid {first.mean():g}"
+            )
