@@ -108,7 +108,7 @@ def test_rewards_outside_the_range_of_the_policy_are_refused() -> None:
 
 
 def test_batch_of_wrong_length() -> None:
-    with pytest.raises(InvalidParameterError, match="one entry per arm"):
+    with pytest.raises(InvalidParameterError, match="one per arm"):
         trained().update_many(["a", "b"], [1.0])
 
 

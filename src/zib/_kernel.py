@@ -22,7 +22,7 @@ Kernel = Callable[..., Any]
 # Kernels never own memory: without reference counting, handing a state from one kernel to the next
 # is free (with it, a simulated round costs ten times as much).
 _F = TypeVar("_F", bound=Callable[..., Any])
-_BORROWS: Any = {"_nrt": False}
+_BORROWS: Any = {"_nrt": False, "forceinline": True}
 jitable: Callable[[_F], _F] = register_jitable(**_BORROWS)
 
 

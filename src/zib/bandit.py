@@ -229,13 +229,16 @@ class Bandit:
     def update_many(self, arms: Iterable[Hashable], rewards: ArrayLike) -> None:
         """Learn a batch, in the given order; all of it or, after an error, nothing."""
         positions = np.array([self._index(arm) for arm in arms], dtype=np.int64)
-        values = np.asarray(rewards, dtype=np.float64)
-        if values.shape != positions.shape:
+        given = np.asarray(rewards)
+        if given.shape != positions.shape or given.dtype.kind not in "fiub":
             raise InvalidParameterError(
-                f"`rewards` must have one entry per arm, shape {positions.shape}; "
-                f"got shape {values.shape}"
+                f"`rewards` must be numbers, one per arm, shape {positions.shape}; "
+                f"got shape {given.shape} of {given.dtype}"
             )
-        values = np.array([self._reward(value) for value in values.tolist()], dtype=np.float64)
+        values = given.astype(np.float64) - self._inflated
+        outside = ~((self._low <= values) & (values <= self._high))
+        if outside.any():
+            self._reward(given[np.argmax(outside)].item())  # raises and names the first one
         _entry.update_block.for_spec(self._spec)(self._pin, positions, values)
         self._clock += positions.size
         if self._clock > self._warn_after:

@@ -139,14 +139,15 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
 
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     waiting = False
-    top = -np.inf
     for k in range(out.size):
         out[k] = state.cache[k, INDEX]
-        if state.nonzero[k] > 0.0:
-            top = max(top, state.cache[k, MEAN_UPPER])
-        else:
+        if state.nonzero[k] == 0.0:
             waiting = True
     if waiting:
+        top = -np.inf
+        for k in range(out.size):
+            if state.nonzero[k] > 0.0:
+                top = max(top, state.cache[k, MEAN_UPPER])
         complete_unseen(state, spec.unseen, top, out)
 
 
