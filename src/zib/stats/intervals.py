@@ -57,11 +57,9 @@ def _one(
         # The likelihood ratio level that reproduces Student's t when every reward is non-zero:
         # (B/2) log(1 + t²/(B-1)) instead of z²/2, which is too small for few rewards.
         loss = 0.5 * nonzero * math.log1p(quantile * quantile / (nonzero - 1))
-        arguments = {"family": "gaussian", "spread": spread, "level": loss}
-        reward_interval = (
-            inflated + float(theory.joint_kl_lower(pulls, nonzero, total, **arguments)),
-            inflated + float(theory.joint_kl_upper(pulls, nonzero, total, **arguments)),
-        )
+        low = theory.joint_kl_lower(pulls, nonzero, total, level=loss, spread=spread)
+        high = theory.joint_kl_upper(pulls, nonzero, total, level=loss, spread=spread)
+        reward_interval = (inflated + float(low), inflated + float(high))
     return ArmMeans(
         int(pulls),
         int(nonzero),

@@ -1,0 +1,94 @@
+# Every target does its own set-up: all it needs is Python 3.11, 3.12 or 3.13 and make.
+#   make reproduce   run the study at quick scale; open results/report.html
+#   make test        run the tests
+# Another interpreter: make test PYTHON=/path/to/python3.12
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# One thing at a time: pip must not write to one environment from two targets at once.
+.NOTPARALLEL:
+
+PYTHON ?=
+SCALE ?= quick
+OUT ?= results
+TEST_ARGS ?= -n 2 --dist worksteal
+BENCH_ARGS ?=
+
+VENV := .venv
+BENCH_VENV := .venv-bench
+PIP_INSTALL := -m pip --disable-pip-version-check -q install
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help reproduce test lint format bench docs clean
+
+help:  ## say what the targets do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+reproduce: $(VENV)/.installed-run  ## reproduce the study (SCALE=quick|paper, OUT=results)
+	$(VENV)/bin/zib reproduce --scale "$(SCALE)" --out "$(OUT)"
+
+test: $(VENV)/.installed-dev  ## run all tests (TEST_ARGS="-k ucb")
+	$(VENV)/bin/python -m pytest $(TEST_ARGS)
+
+lint: $(VENV)/.installed-dev  ## check style, types and the direction of imports
+	$(VENV)/bin/python -m ruff check .
+	$(VENV)/bin/python -m ruff format --check .
+	$(VENV)/bin/python -m mypy
+	$(VENV)/bin/lint-imports
+
+format: $(VENV)/.installed-dev  ## rewrite the sources in house style
+	$(VENV)/bin/python -m ruff check --fix .
+	$(VENV)/bin/python -m ruff format .
+
+bench: $(BENCH_VENV)/.installed  ## measure speed next to other libraries (BENCH_ARGS="--only online")
+	$(BENCH_VENV)/bin/python -m benchmarks $(BENCH_ARGS)
+
+docs: $(VENV)/.installed-docs  ## build the documentation into site/
+	$(VENV)/bin/python -m mkdocs build --quiet
+
+clean:  ## remove environments, caches and built files (results stay)
+	rm -rf $(VENV) $(BENCH_VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	  .import_linter_cache src/*.egg-info
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Environments. A stamp is younger than the two files it depends on, or the packages are renewed.
+
+%/bin/python:
+	@for candidate in $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3 python); do \
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' \
+	      >/dev/null 2>&1; then \
+	    echo "creating $* with $$("$$candidate" --version)"; \
+	    "$$candidate" -m venv $*; \
+	    exit 0; \
+	  fi; \
+	done; \
+	echo "zib needs Python 3.11, 3.12 or 3.13 with the venv module; none of" \
+	  "$(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3 python) is one." >&2; \
+	echo "Name one yourself: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
+	exit 1
+
+.PRECIOUS: %/bin/python
+
+$(VENV)/.installed-run: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[dev]"
+	@touch $@ $(VENV)/.installed-run
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[docs]"
+	@touch $@
+
+# A peer that does not install is left out, and the benchmark says why it is missing.
+$(BENCH_VENV)/.installed: pyproject.toml constraints.txt benchmarks/peers.txt | $(BENCH_VENV)/bin/python
+	$(BENCH_VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e .
+	@grep -vE '^[[:space:]]*(#|$$)' benchmarks/peers.txt | while read -r peer; do \
+	  $(BENCH_VENV)/bin/python $(PIP_INSTALL) --only-binary=:all: -c constraints.txt "$$peer" \
+	    >$(BENCH_VENV)/pip.log 2>&1 </dev/null && echo "installed $$peer" \
+	    || echo "left out $$peer: $$(grep -m1 ERROR $(BENCH_VENV)/pip.log || tail -n 1 $(BENCH_VENV)/pip.log)"; \
+	done
+	@touch $@

@@ -1,0 +1,64 @@
+"""What we show to people who write a policy of their own works as shown."""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import zib
+import zib.testing
+from zib import _kernel
+
+ROOT = Path(__file__).parents[1]
+
+
+def _import_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _forget_what_was_registered() -> Iterator[None]:
+    before = dict(_kernel.REGISTRY)
+    modules = set(sys.modules)
+    yield
+    _kernel.REGISTRY.clear()
+    _kernel.REGISTRY.update(before)
+    for name in ("my_policy", "skeleton"):
+        if name not in modules:
+            sys.modules.pop(name, None)
+
+
+def test_example_policy_passes_the_suite_and_runs_compiled(seed: int) -> None:
+    my_policy = _import_file(ROOT / "examples" / "my_policy.py")
+    spec = my_policy.WidthUCB(width=2.0)
+    zib.testing.check_policy(spec)
+    env = zib.env.GaussianMAB(means=[1.0, 3.0], probs=[0.3, 0.2], sigma=0.5)
+    result = zib.simulate([spec], env, horizon=5000, replications=2, seed=seed, progress=False)
+    assert result.regret.shape[:2] == (1, 2)
+
+
+def test_example_policy_refuses_bad_parameters() -> None:
+    my_policy = _import_file(ROOT / "examples" / "my_policy.py")
+    with pytest.raises(zib.InvalidParameterError, match="`width` must lie in"):
+        my_policy.WidthUCB(width=-1.0)
+    with pytest.raises(zib.InvalidParameterError, match="`floor` must lie in"):
+        my_policy.WidthUCB(floor=0.0)
+
+
+def test_skeleton_in_contributing_passes_the_suite(tmp_path: Path) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    policy, proof = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    file = tmp_path / "skeleton.py"
+    file.write_text(policy, encoding="utf-8")
+    skeleton = _import_file(file)
+    exec(compile(proof, "CONTRIBUTING.md", "exec"), vars(skeleton))
