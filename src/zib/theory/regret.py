@@ -1,0 +1,459 @@
+"""What regret is possible, and what the theorems promise.
+
+`lower_bound` is the yardstick: no consistent policy has a regret below it times log T,
+asymptotically. The other functions evaluate the upper bounds of the theorems with the constants
+their proofs give, so that curves can be drawn; they are far from what the policies do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from zib._validate import InvalidParameterError, choice, integer, real, vector
+from zib.theory import scalars
+from zib.theory._vectorise import Array, apply, number, numbers, positive
+
+FAMILIES = ("gaussian", "exponential")
+
+
+def _arms(means: ArrayLike, probs: ArrayLike) -> tuple[Array, Array]:
+    mu = vector("means", means)
+    p = vector("probs", probs, 0.0, 1.0)
+    if mu.size != p.size:
+        raise InvalidParameterError(
+            f"`means` and `probs` must have equal lengths; got {mu.size} and {p.size}"
+        )
+    return mu, p
+
+
+def divergence_to(
+    mean: ArrayLike,
+    prob: ArrayLike,
+    target: ArrayLike,
+    sigma: ArrayLike | None = None,
+    *,
+    family: str = "gaussian",
+) -> Any:
+    """Return d_inf, how hard it is to tell an arm from one that would pay `target`.
+
+    Parameters
+    ----------
+    mean, prob
+        mu and p of the arm; for ``"exponential"`` mu > 0.
+    target
+        The mean reward to be reached; for ``"exponential"`` > 0.
+    sigma
+        Standard deviation of X, > 0; family ``"gaussian"`` only.
+    family
+        ``"gaussian"`` (sigma known) or ``"exponential"``.
+
+    Returns
+    -------
+    float or ndarray
+        inf{kl(p, p') + p div(mu, mu') : mu' p' >= target}; 0 if mu p >= target.
+
+    Notes
+    -----
+    div is (mu - mu')²/(2 sigma²) or mu/mu' - 1 - log(mu/mu'). The factor p in front is there
+    because only non-zero rewards show X. The infimum is the joint one over both parameters: the
+    minimiser has p' = p(1+a)/(1+pa), and mu'p' = target is a cubic (Gaussian) or quadratic
+    (exponential) equation for mu'. For a small gap d_inf ≈ (target - mu p)²/(2 Var(R)).
+
+    At p = 0 the result is 0: a law that pays almost never, but enormously, cannot be excluded.
+
+    Examples
+    --------
+    >>> round(divergence_to(mean=2.0, prob=0.2, target=0.5, sigma=1.0), 6)
+    0.005136
+    >>> divergence_to(mean=2.0, prob=0.2, target=0.3, sigma=1.0)
+    0.0
+    """
+    which = choice("family", family, FAMILIES)
+    p = numbers("prob", prob, 0.0, 1.0)
+    if which == 1:
+        if sigma is not None:
+            raise InvalidParameterError("`sigma` has no meaning for family 'exponential'")
+        return apply(
+            scalars.divergence_to_exponential,
+            positive("mean", mean),
+            p,
+            positive("target", target),
+        )
+    if sigma is None:
+        raise InvalidParameterError("`sigma` must be given for family 'gaussian'")
+    return apply(
+        scalars.divergence_to_gaussian,
+        numbers("mean", mean),
+        p,
+        numbers("target", target),
+        positive("sigma", sigma),
+    )
+
+
+def lower_bound(
+    means: ArrayLike,
+    probs: ArrayLike,
+    sigma: float | None = None,
+    *,
+    family: str = "gaussian",
+) -> float:
+    """Return the constant c in liminf R(T)/log T >= c for every consistent policy.
+
+    Parameters
+    ----------
+    means, probs
+        mu_k and p_k of each arm.
+    sigma
+        Common standard deviation of the non-zero part, > 0; family ``"gaussian"`` only.
+    family
+        ``"gaussian"`` or ``"exponential"`` non-zero part.
+
+    Returns
+    -------
+    float
+        Σ_k Δ_k / d_inf(k) over the arms with Δ_k = r_1 - mu_k p_k > 0; 0 if all are optimal.
+
+    Notes
+    -----
+    Lai–Robbins and Burnetas–Katehakis, for policies that know the family and sigma. See
+    `divergence_to` for d_inf. To first order each arm contributes 2 Var(R_k)/Δ_k. The bound is
+    asymptotic: at a finite horizon a good policy may lie below c log T. An arm with p_k = 0 makes
+    it infinite.
+
+    The lemma in the text has the divergence in the numerator; see `printed_lower_bound`.
+
+    Examples
+    --------
+    >>> round(lower_bound(means=[2.5, 2.0], probs=[0.2, 0.2], sigma=1.0), 3)
+    19.47
+    """
+    mu, p = _arms(means, probs)
+    reward = mu * p
+    best = float(reward.max())
+    gap = best - reward
+    worse = gap > 0.0
+    if not worse.any():
+        return 0.0
+    if family == "exponential":
+        if np.any(mu <= 0.0):
+            raise InvalidParameterError("`means` must be positive for family 'exponential'")
+        if best <= 0.0:
+            return 0.0
+    divergence = np.asarray(
+        divergence_to(mu[worse], p[worse], best, sigma, family=family), dtype=np.float64
+    )
+    with np.errstate(all="ignore"):
+        return float((gap[worse] / divergence).sum())
+
+
+def printed_lower_bound(
+    means: ArrayLike, probs: ArrayLike, sigma: float, *, reading: str = "literal"
+) -> float:
+    """Return the lower bound as the text prints it, for comparison only.
+
+    Parameters
+    ----------
+    means, probs
+        mu_k and p_k of each arm.
+    sigma
+        Standard deviation of the non-zero part, > 0.
+    reading
+        ``"literal"``: the printed formula. ``"repaired"``: the same with the two inequality signs
+        turned round (r_1/p_k - mu_k instead of mu_k - r_1/p_k, and the larger instead of the
+        smaller probability), which is what the proof computes.
+
+    Returns
+    -------
+    float
+        Σ_k [(0 ∨ (mu_k - r_1/p_k))²/(2σ²) + kl(p_k, p_k ∧ r_1/mu_k)].
+
+    Notes
+    -----
+    Read literally this is **zero for every instance** with positive means: a worse arm has
+    mu_k < r_1/p_k and p_k < r_1/mu_k. Even repaired it is not a lower bound on the regret: the
+    divergence stands in the numerator instead of the denominator, the Gaussian term lacks its
+    factor p_k, and each term moves one parameter only although an alternative may move both. Use
+    `lower_bound`.
+
+    Arms with mu_k <= 0 give ``nan`` (the formula takes the logarithm of a negative number), an
+    unreachable r_1 > mu_k gives ``inf`` in the repaired reading.
+
+    Examples
+    --------
+    >>> printed_lower_bound(means=[2.5, 2.0], probs=[0.2, 0.2], sigma=1.0)
+    0.0
+    """
+    mu, p = _arms(means, probs)
+    sigma = real("sigma", sigma, 0.0, closed="neither")
+    literal = choice("reading", reading, ("literal", "repaired")) == 0
+    reward = mu * p
+    best = float(reward.max())
+    total = 0.0
+    for m, q, r in zip(mu, p, reward, strict=True):
+        if r == best:
+            continue
+        if m <= 0.0 or q <= 0.0:
+            return math.nan
+        shift = m - best / q if literal else best / q - m
+        other = min(q, best / m) if literal else max(q, best / m)
+        total += max(shift, 0.0) ** 2 / (2.0 * sigma**2)
+        total += scalars.bernoulli_kl(float(q), float(min(other, 1.0)))
+    return total
+
+
+def _split(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array, Array, Array]:
+    """Return r_1 and p_1 of the best arm and (r, p, gap) of the worse ones."""
+    mu, p = _arms(means, probs)
+    reward = mu * p
+    if np.any(p <= 0.0):
+        raise InvalidParameterError("`probs` must be positive for a regret bound")
+    if np.any(reward <= 0.0):
+        raise InvalidParameterError("`means` must be positive for a regret bound")
+    first = int(reward.argmax())
+    gap = reward[first] - reward
+    worse = gap > 0.0
+    return float(reward[first]), float(p[first]), reward[worse], p[worse], gap[worse]
+
+
+def _horizon(horizon: ArrayLike) -> Array:
+    return numbers("horizon", horizon, 2.0, np.inf, "left")
+
+
+def light_tail_regret_bound(
+    means: ArrayLike,
+    probs: ArrayLike,
+    horizon: ArrayLike,
+    theta: float,
+    size: float,
+    *,
+    constants: str = "simplified",
+) -> Any:
+    """Return the regret bound of the light-tailed UCB theorem, with explicit constants.
+
+    Parameters
+    ----------
+    means, probs
+        mu_k > 0 and p_k > 0 of each arm.
+    horizon
+        T >= 2; an array gives a curve.
+    theta, size
+        Tail parameter and size of X - mu.
+    constants
+        ``"simplified"``: the last line of the proof, which needs mu_k p_k <= 1 (rescale otherwise).
+        ``"sharp"``: the line before, which keeps r_k and p_k and needs no such scaling.
+
+    Returns
+    -------
+    float or ndarray
+        With γ = max(1/θ, 1) and D, E from `subweibull_constants`, the simplified bound is
+        (8/p_1²) log T ΣΔ_k + 4(9 + 512 e²D²C²) Σ log T/(p_k² Δ_k)
+        + 2^(6+γ) e D C E Σ log^γ T/p_k + (6 + 16/T + 2/T²) ΣΔ_k.
+
+    Notes
+    -----
+    The text prints 512 e D²C²: the e² of the condition on the number of pulls becomes e between two
+    lines of the proof. The square is restored here. The bound is for delta = 4/T² and the radius of
+    `zi_subweibull_radius`. Two steps of the proof are weaker than they look: the event that the
+    best arm is never underestimated is bounded at a single number of pulls instead of all, and the
+    divergence of the Bernoulli parts has its arguments exchanged (harmless, as Pinsker's inequality
+    is used afterwards). Take the curve as the theorem's claim, not as a certificate.
+
+    Examples
+    --------
+    >>> curve = light_tail_regret_bound([2.5, 2.0], [0.2, 0.2], [1e3, 1e6], theta=2.0, size=1.0)
+    >>> bool(curve[1] / curve[0] < 2.01)
+    True
+    """
+    best, p1, r, p, gap = _split(means, probs)
+    t = _horizon(horizon)
+    theta = real("theta", theta, 0.0, closed="neither")
+    size = real("size", size, 0.0, closed="neither")
+    log_t = np.log(t)
+    d = scalars.subweibull_d(theta, size)
+    dc = math.e * d * size
+    e_theta = scalars.subweibull_e(theta)
+    power = max(1.0 / theta, 1.0)
+    rest = (6.0 + 16.0 / t + 2.0 / t**2) * gap.sum()
+    if choice("constants", constants, ("simplified", "sharp")) == 0:
+        if best > 1.0:
+            raise InvalidParameterError(
+                "`means` * `probs` must not exceed 1 for the simplified constants; "
+                f"got {best!r} (rescale the rewards, or use constants='sharp')"
+            )
+        first = 8.0 / p1**2 * log_t * gap.sum()
+        root = 4.0 * (9.0 + 512.0 * dc**2) * float((1.0 / (p**2 * gap)).sum()) * log_t
+        tail = 2.0 ** (6.0 + power) * dc * e_theta * float((1.0 / p).sum()) * log_t**power
+        return number(first + root + tail + rest)
+    lift = 1.0 + np.sqrt(p)
+    first = 8.0 / p1**2 * 0.5 ** min(theta, 1.0) * log_t * gap.sum()
+    square = (r + best) ** 2 + 128.0 * dc**2 * p**2 * lift**2
+    root = 4.0 * float((square / (p**2 * gap)).sum()) * log_t
+    tail = 2.0 ** (5.0 + power) * dc * e_theta * float((lift / np.sqrt(p)).sum()) * log_t**power
+    return number(first + root + tail + rest)
+
+
+def light_tail_minimax_bound(
+    n_arms: int, prob_min: float, horizon: ArrayLike, theta: float, size: float
+) -> Any:
+    """Return the problem-independent bound that follows from the light-tailed UCB theorem.
+
+    Parameters
+    ----------
+    n_arms
+        K >= 1.
+    prob_min
+        A lower bound for every p_k, in (0, 1].
+    horizon
+        T >= 2.
+    theta, size
+        Tail parameter and size of X - mu.
+
+    Returns
+    -------
+    float or ndarray
+        2 √(A (K-1) T log T)/p + (K-1) [8 log T/p² + 2^(6+γ) e D C E log^γ T/p + 6 + 16/T + 2/T²]
+        with A = 4(9 + 512 e²D²C²) and p = prob_min.
+
+    Notes
+    -----
+    Gaps below Δ cost at most TΔ, the others 1/Δ; Δ is chosen to balance the two, and Δ_k <= 1. The
+    rate is √(K T log T); the text absorbs the powers of 1/p in its constant.
+
+    Examples
+    --------
+    >>> ratio = light_tail_minimax_bound(10, 0.2, [1e8, 4e8], theta=2.0, size=1.0)
+    >>> bool(2.0 < ratio[1] / ratio[0] < 2.1)
+    True
+    """
+    others = integer("n_arms", n_arms, 1) - 1
+    p = real("prob_min", prob_min, 0.0, 1.0, "right")
+    t = _horizon(horizon)
+    theta = real("theta", theta, 0.0, closed="neither")
+    size = real("size", size, 0.0, closed="neither")
+    log_t = np.log(t)
+    dc = math.e * scalars.subweibull_d(theta, size) * size
+    power = max(1.0 / theta, 1.0)
+    root = 2.0 * np.sqrt(4.0 * (9.0 + 512.0 * dc**2) * others * t * log_t) / p
+    tail = 2.0 ** (6.0 + power) * dc * scalars.subweibull_e(theta) * log_t**power / p
+    return number(root + others * (8.0 * log_t / p**2 + tail + 6.0 + 16.0 / t + 2.0 / t**2))
+
+
+def heavy_tail_regret_bound(
+    means: ArrayLike, probs: ArrayLike, horizon: ArrayLike, epsilon: float, moment: float
+) -> Any:
+    """Return the regret bound of the heavy-tailed UCB theorem as stated.
+
+    Parameters
+    ----------
+    means, probs
+        mu_k > 0 and p_k > 0 of each arm.
+    horizon
+        T >= 2; an array gives a curve.
+    epsilon
+        In (0, 1].
+    moment
+        M > 0 with E |X|^(1+epsilon) <= M for every arm (the raw moment; see `trimmed_mean`).
+
+    Returns
+    -------
+    float or ndarray
+        2 Σ (3Δ_k + 4Δ_k/p_1² + 9/(p_k² Δ_k))
+        + Σ (2 p_k g(p_k, ε))^((1+ε)/ε) M^(1/ε) Δ_k^(-1/ε) log T.
+
+    Notes
+    -----
+    As stated, not as proved. The proof needs (Δ_k/2) where the last term has Δ_k, log T² where it
+    has log T, and g at p_k + Δ_k/(2 mu_k): together a factor of at least 2^(1+(1+ε)/ε) in the last
+    term. It also bounds P(p_hat > p + ε) by a power of exp(-t) although the arm was pulled fewer
+    than t times, and the probability that the trimmed mean is too large by 2/t³ where its own lines
+    give only t^(-2c) with a c < 1. Take the curve as the theorem's claim, not as a certificate.
+
+    Examples
+    --------
+    >>> curve = heavy_tail_regret_bound([2.5, 2.0], [0.2, 0.2], [1e3, 1e6], 1.0, 8.0)
+    >>> bool(curve[1] / curve[0] < 2.0)
+    True
+    """
+    _, p1, _, p, gap = _split(means, probs)
+    t = _horizon(horizon)
+    epsilon = real("epsilon", epsilon, 0.0, 1.0, "right")
+    moment = real("moment", moment, 0.0, closed="neither")
+    g = np.array([scalars.trimming_factor_scalar(float(x), epsilon) for x in p])
+    constant = 2.0 * float((3.0 * gap + 4.0 * gap / p1**2 + 9.0 / (p**2 * gap)).sum())
+    with np.errstate(all="ignore"):
+        rate = (2.0 * p * g) ** ((1.0 + epsilon) / epsilon) * (moment / gap) ** (1.0 / epsilon)
+        return number(constant + float(rate.sum()) * np.log(t))
+
+
+def heavy_tail_minimax_bound(
+    n_arms: int, prob_min: float, horizon: ArrayLike, epsilon: float, moment: float
+) -> Any:
+    """Return the problem-independent bound of the heavy-tailed UCB algorithm as stated.
+
+    Parameters
+    ----------
+    n_arms
+        K >= 1.
+    prob_min
+        A lower bound for every p_k, in (0, 1].
+    horizon
+        T >= 2.
+    epsilon
+        In (0, 1].
+    moment
+        M > 0 with E |X|^(1+epsilon) <= M.
+
+    Returns
+    -------
+    float or ndarray
+        2K(4/p² + 3) + 8 √(T (K-1))/p
+        + 2((1+ε) 2^(ε/(1+ε)) + 10/3) (M T)^(1/(1+ε)) (K log T)^(ε/(1+ε)) with p = prob_min.
+
+    Examples
+    --------
+    >>> ratio = heavy_tail_minimax_bound(10, 0.2, [1e10, 4e10], epsilon=1.0, moment=5.0)
+    >>> bool(2.0 < ratio[1] / ratio[0] < 2.1)
+    True
+    """
+    arms = integer("n_arms", n_arms, 1)
+    p = real("prob_min", prob_min, 0.0, 1.0, "right")
+    t = _horizon(horizon)
+    epsilon = real("epsilon", epsilon, 0.0, 1.0, "right")
+    moment = real("moment", moment, 0.0, closed="neither")
+    power = epsilon / (1.0 + epsilon)
+    heavy = 2.0 * ((1.0 + epsilon) * 2.0**power + 10.0 / 3.0)
+    heavy_curve = heavy * (moment * t) ** (1.0 - power) * (arms * np.log(t)) ** power
+    constant = 2.0 * arms * (4.0 / p**2 + 3.0)
+    return number(constant + 8.0 * np.sqrt(t * (arms - 1)) / p + heavy_curve)
+
+
+def thompson_regret_rate(means: ArrayLike, probs: ArrayLike, horizon: ArrayLike) -> Any:
+    """Return the rate of the Thompson sampling theorem, which states no constant.
+
+    Parameters
+    ----------
+    means, probs
+        mu_k > 0 and p_k > 0 of each arm.
+    horizon
+        T >= 2; an array gives a curve.
+
+    Returns
+    -------
+    float or ndarray
+        √(KT) + Σ_k (Δ_k/p_k + √(T/(p_k K))/p_1) over the worse arms: the regret up to a constant.
+
+    Examples
+    --------
+    >>> curve = thompson_regret_rate([2.5, 2.0], [0.2, 0.2], [1e4, 4e4])
+    >>> round(float(curve[1] / curve[0]), 2)
+    2.0
+    """
+    _, p1, _, p, gap = _split(means, probs)
+    t = _horizon(horizon)
+    arms = np.asarray(probs, dtype=np.float64).size
+    spread = np.sqrt(t)[..., None] / np.sqrt(p * arms) / p1
+    return number(np.sqrt(arms * t) + float((gap / p).sum()) + spread.sum(axis=-1))
