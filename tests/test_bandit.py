@@ -444,3 +444,49 @@ def test_a_saved_policy_that_is_not_registered_is_named() -> None:
     content["policy"]["name"] = "elsewhere.Policy"
     with pytest.raises(SavedStateError, match="'elsewhere.Policy' is not registered here"):
         zib.Bandit.loads(_saved.dumps(content))
+
+
+# ---------------------------------------------------------------------------------- odd corners
+
+
+def test_true_size_inside_the_doubling_trick_is_refused_too() -> None:
+    spec = mab.Anytime(spec=mab.UCB(horizon=10, sigma=1.0, size="true"))
+    with pytest.raises(InvalidParameterError, match="for simulations"):
+        zib.Bandit(spec, n_arms=2)
+
+
+def test_merging_after_arms_were_removed_loses_and_doubles_nothing() -> None:
+    start = zib.Bandit(UCB, arms="abc", seed=0)
+    start.update_many("aabbcc", [1.0, 0.0, 2.0, 0.0, 3.0, 0.0])
+    left, right = (zib.Bandit.loads(start.dumps(), seed=s) for s in (1, 2))
+    right.remove_arm("a")
+    right.update("b", 4.0)
+    left.remove_arm("c")
+    left.update("a", 5.0)
+    left.merge(right, since=start)
+    assert left.pulls == {"a": 3, "b": 3}
+    assert left.means()["a"].magnitude == 3.0
+    assert left.means()["b"].magnitude == 3.0
+
+
+def test_merging_bandits_without_a_common_arm() -> None:
+    left, right = zib.Bandit(UCB, arms="a", seed=0), zib.Bandit(UCB, arms="b", seed=0)
+    base = zib.Bandit(UCB, arms="z", seed=0)
+    right.update("b", 1.0)
+    left.merge(right, since=base)
+    assert left.pulls == {"a": 0, "b": 1}
+
+
+def test_horizon_warning_is_not_repeated_after_arms_change() -> None:
+    bandit = zib.Bandit(mab.ZITS(horizon=2, sigma=1.0), arms="ab", seed=0)
+    with pytest.warns(UserWarning, match="horizon of 2"):
+        bandit.update_many("aba", [1.0, 0.0, 1.0])
+    bandit.add_arm("c")
+    bandit.update("c", 1.0)  # a second warning would be an error here
+
+
+def test_truth_values_are_rewards() -> None:
+    bandit = zib.Bandit(mab.BetaTS(), n_arms=2, seed=0)
+    bandit.update(0, True)
+    bandit.update_many([1, 1], [True, False])
+    assert bandit.means()[1].prob == 0.5

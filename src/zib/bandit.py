@@ -22,7 +22,7 @@ from zib.stats.intervals import ArmMeans, arm_means
 
 LARGEST_REWARD = 1e100  # sums of squares stay finite for any number of rounds
 FORMAT, FORMAT_VERSION = "zib.Bandit", 1
-_PLAIN_NUMBERS = frozenset({float, int, np.float64})
+_PLAIN_NUMBERS = frozenset({float, int, bool, np.float64, np.bool_})
 
 __all__ = ["ArmMeans", "Bandit", "Propensities", "SavedStateError"]
 
@@ -109,6 +109,8 @@ class Bandit:
         self._low = max(low, -LARGEST_REWARD)
         self._high = min(high, LARGEST_REWARD)
         self._rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+        horizon = getattr(spec, "horizon", None)
+        self._warn_after = float("inf") if horizon is None else float(horizon)
         self._select = _entry.select.for_spec(spec)
         self._update = _entry.update.for_spec(spec)
         self._adopt(_Parts(labels, kernel.init(spec, len(labels))))
@@ -118,8 +120,6 @@ class Bandit:
         self._position = {label: k for k, label in enumerate(parts.arms)}
         self._state = parts.state
         self._pin = _entry.pin(self._spec, self._state, self._rng)
-        horizon = getattr(self._spec, "horizon", None)
-        self._warn_after = float("inf") if horizon is None else float(horizon)
         self._clock = int(self._state.shared[CLOCK]) if hasattr(self._state, "shared") else 0
 
     # ------------------------------------------------------------------------------- what it is
@@ -273,7 +273,8 @@ class Bandit:
         other
             A bandit with the same policy and inflated value. Arms only it knows are added here.
         since
-            The common state both started from, if it was not empty; it is then counted once.
+            The common state both started from, if it was not empty; it is then counted once. Arms
+            of it that this bandit has removed stay removed.
         """
         self._need_sums("merge")
         for bandit in (other,) if since is None else (other, since):
@@ -282,11 +283,17 @@ class Bandit:
                     "`other` must have the same policy and inflated value; "
                     f"got {bandit._spec!r}, inflated={bandit._inflated!r}"
                 )
-        labels = self._arms + tuple(a for a in other._arms if a not in self._position)
+        gone = () if since is None else since._arms  # known before: this side removed them since
+        known = {*self._position, *gone}
+        labels = self._arms + tuple(a for a in other._arms if a not in known)
         total = self._spread_over(labels)
         add_states(total, other._spread_over(labels))
         if since is not None:
             base = since._spread_over(labels)
+            for k, label in enumerate(labels):
+                if label not in other._position:  # removed over there: not counted twice
+                    for array in base[:4]:
+                        array[k] = 0.0
             if (base.pulls > total.pulls).any() or (base.nonzero > total.nonzero).any():
                 raise InvalidParameterError(
                     "`since` must be the state both bandits started from; it holds more rewards"
@@ -415,8 +422,8 @@ class Bandit:
     def _spread_over(self, labels: tuple[Hashable, ...]) -> Any:
         """Return a copy of the state with the rows of `labels`; unknown labels are untried."""
         fresh = kernel.init(self._spec, len(labels))
-        rows = [(new, self._position[a]) for new, a in enumerate(labels) if a in self._position]
-        to, source = (np.array(side, dtype=np.int64) for side in zip(*rows, strict=True))
+        to = [new for new, label in enumerate(labels) if label in self._position]
+        source = [self._position[labels[new]] for new in to]
         for name, array, mine in zip(fresh._fields, fresh, self._state, strict=True):
             if name == "shared":
                 array[:] = mine

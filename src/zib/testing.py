@@ -55,7 +55,7 @@ def check_policy(spec: Any, *, rounds: int = 300) -> None:
     _check_many_arms(spec)
     for name, environment in _ENVIRONMENTS.items():
         _check_compiled_is_interpreted(spec, name, environment, rounds)
-    if not getattr(getattr(spec, "spec", spec), "needs_true_sizes", False):
+    if not getattr(spec, "needs_true_sizes", False):
         _check_saved_bandit_goes_on(spec)
         if _kernel.lookup(spec).additive:
             _check_halves_add_up(spec)
@@ -64,7 +64,7 @@ def check_policy(spec: Any, *, rounds: int = 300) -> None:
 
 def _fresh(spec: Any, n_arms: int) -> tuple[Any, np.random.Generator, np.ndarray[Any, Any]]:
     state = _kernel.init(spec, n_arms)
-    if getattr(getattr(spec, "spec", spec), "needs_true_sizes", False):
+    if getattr(spec, "needs_true_sizes", False):
         instance = GaussianMAB(means=[1.0] * n_arms, probs=[0.3] * n_arms, sigma=1.0)
         give_true_sizes(spec, state, instance)
     return state, np.random.default_rng(7), np.zeros(n_arms)

@@ -45,7 +45,7 @@ def random_history(rng, n_arms=5, n=200):
 
 def scores_after(spec, arms, rewards, n_arms=5):
     state = _kernel.init(spec, n_arms)
-    if getattr(getattr(spec, "spec", spec), "needs_true_sizes", False):
+    if getattr(spec, "needs_true_sizes", False):
         state.cache[:, 1] = 1.0
     for arm, reward in zip(arms, rewards):
         _kernel.update(spec, state, int(arm), float(reward))

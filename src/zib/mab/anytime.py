@@ -44,6 +44,11 @@ class Anytime(Spec, _AnytimeFields):
         return f"{label_of(self.spec)}, doubling"
 
     @property
+    def needs_true_sizes(self) -> bool:
+        """Whether the policy inside is one that only a simulation can run."""
+        return bool(getattr(self.spec, "needs_true_sizes", False))
+
+    @property
     def reward_range(self) -> tuple[float, float]:
         """That of the policy inside."""
         return self.spec.reward_range  # type: ignore[no-any-return]

@@ -131,7 +131,7 @@ def play(
 
 def give_true_sizes(spec: Any, state: Any, instance: Any) -> None:
     """Tell a policy that asks for it what only a simulation knows."""
-    inner = getattr(spec, "spec", spec)
-    if getattr(inner, "needs_true_sizes", False):
+    if getattr(spec, "needs_true_sizes", False):
+        inner = getattr(spec, "spec", spec)
         kind = "subgaussian" if inner.tail.kind == 0 else "subexponential"
         set_true_sizes(state, instance.reward_sizes(kind))

@@ -83,7 +83,7 @@ def _log1p_defect(x: float) -> float:
             )
         )
         return y * (x - 2.0 * tail)
-    return x - math.log(1.0 + x)
+    return x - math.log(1.0 + x) if x > -1.0 else math.inf
 
 
 @register_jitable
@@ -159,7 +159,7 @@ def _kl_shift(p: float, comp: float, c: float) -> tuple[float, float]:
             elif new >= comp:
                 new = 0.5 * (d + comp)
             d = new
-            if -0.007 * d <= step <= 0.007 * d:
+            if -0.005 * d <= step <= 0.005 * d:
                 break
         return d, comp - d
     for _ in range(60):
@@ -176,7 +176,7 @@ def _kl_shift(p: float, comp: float, c: float) -> tuple[float, float]:
             h4 = 0.041666666666666664 * h * g * g * (q * (q + 6.0 * e) + 6.0 * e * e)
             step *= (1.0 + (h2 - h3) + h4) + h2 * (2.0 * h2 - 5.0 * h3 + 5.0 * h2 * h2)
         y = y - step if step < 0.75 * y else 0.25 * y
-        if -0.007 * y <= step <= 0.007 * y:
+        if -0.003 * y <= step <= 0.003 * y:
             break
     shrunk = math.exp(-y)
     return comp * (1.0 - shrunk), comp * shrunk
@@ -272,7 +272,11 @@ def subweibull_mean_radius(n: float, s: float, theta: float, size: float) -> flo
     """Return 2e D C (sqrt(s/n) + E s^max(1/theta, 1) / n); exceeded w.p. at most 2 exp(-s)."""
     if n <= 0.0:
         return math.inf
+    if s <= 0.0:
+        return 0.0
     scale = 2.0 * math.e * subweibull_d(theta, size) * size
+    if scale == math.inf:
+        return math.inf
     if theta >= 2.0:
         return scale * math.sqrt(s / n)
     exponent = 1.0 / theta if theta < 1.0 else 1.0
@@ -574,7 +578,7 @@ def joint_kl_upper_gaussian(
     if level <= 0.0:
         return mean * p
     w = level / count
-    if abs(mean) > 1e100 * sigma:
+    if abs(mean) >= 1e100 * sigma:
         return signed_product(mean, kl_lower(p, n, level), kl_upper(p, n, level))
     nu = mean / sigma
     if nu >= 0.0:
@@ -1003,7 +1007,7 @@ def divergence_to_exponential(mean: float, prob: float, target: float) -> float:
     On the stationary curve t = mu'/mu - 1 solves a quadratic.
     """
     gap = target / mean - prob
-    if gap <= 0.0 or prob <= 0.0:
+    if gap <= 0.0 or prob < 1e-280:
         return 0.0
     p = prob
     beta = p * (2.0 - p) - gap * (1.0 + p)
@@ -1012,6 +1016,7 @@ def divergence_to_exponential(mean: float, prob: float, target: float) -> float:
         t = 2.0 * gap / (beta + root)
     else:
         t = (root - beta) / (4.0 * p)
-    # r - 1 = -t/(1+t) and log r = -log(1+t)
+    # r - 1 = -t/(1+t) and -log r = log(1+t)
     u = -t / (1.0 + t)
-    return _joint_divergence(p, -u) + p * _log1p_defect(u)
+    div = _log1p_defect(u) if t < 1.0 else u + math.log1p(t)
+    return _joint_divergence(p, -u) + p * div

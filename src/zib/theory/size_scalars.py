@@ -167,7 +167,7 @@ def proxy_value_at(s: float, mean: float, prob: float, sigma: float) -> float:
             return sigma * sigma * (1.0 + math.log(prob) / v)
         return sigma * sigma * (math.log1p(prob * math.expm1(v)) / v if v > 0.0 else prob)
     value, _, _ = _cumulant(z + 0.5 * (s * sigma) * (s * sigma), prob)
-    return prob * sigma * sigma + 2.0 * value / (s * s)
+    return prob * sigma * sigma + 2.0 * value / s / s
 
 
 @register_jitable
@@ -179,7 +179,7 @@ def variance_proxy_argmax(mean: float, prob: float, sigma: float, start: float) 
     """
     if prob <= 0.0 or prob >= 1.0:
         return 0.0
-    if abs(mean) <= 1e-140 * sigma or mean == 0.0:
+    if abs(mean) <= 1e-70 * sigma or mean == 0.0:
         return math.inf
     root = sigma / mean
     return _argmax_z(prob, root * root, start * mean) / mean
@@ -219,7 +219,7 @@ def variance_proxy_derivatives(
 @register_jitable
 def subexponential_square(mean: float, prob: float, lam: float) -> float:
     """Return alpha² = max(lam², max over |s| <= 1/lam of f(s) with sigma = lam)."""
-    if prob <= 0.0 or prob >= 1.0 or abs(mean) <= 1e-140 * lam or mean == 0.0:
+    if prob <= 0.0 or prob >= 1.0 or abs(mean) <= 1e-70 * lam or mean == 0.0:
         return lam * lam
     root = lam / mean
     kappa = root * root
