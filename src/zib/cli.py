@@ -1,0 +1,227 @@
+"""The command line: ``zib reproduce``.
+
+Heavy modules are imported inside the commands, so that ``zib --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from zib.experiments.record import Record
+
+app = typer.Typer(
+    name="zib",
+    help="Bandits for rewards that are mostly zero.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Scale(StrEnum):
+    """How much to compute."""
+
+    quick = "quick"
+    paper = "paper"
+
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"zib {version('zib')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Bandits for rewards that are mostly zero."""
+
+
+@app.command()
+def reproduce(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this item only (repeat for several), e.g. fig2.", metavar="ID"),
+    ] = None,
+    scale: Annotated[
+        Scale, typer.Option(help="quick: few replications; paper: as many as the paper.")
+    ] = Scale.quick,
+    out: Annotated[str, typer.Option(help="Folder for figures, numbers and report.")] = "results",
+    workers: Annotated[
+        int | None, typer.Option(help="Threads; all processors by default.", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+) -> None:
+    """Reproduce the paper's multi-armed figures and judge its claims."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    from zib._validate import InvalidParameterError
+    from zib.experiments.runner import Interrupted, OutputError, prepare_folder, resolve
+
+    try:
+        names = resolve(only)
+        folder = prepare_folder(out)
+    except (InvalidParameterError, OutputError) as error:
+        _refuse(console, str(error))
+    started = time.monotonic()
+    try:
+        finished = _run(console, names, scale.value, folder, workers, seed)
+    except Interrupted as stop:
+        whole = [name for name, record in stop.finished.items() if not record.interrupted]
+        partly = [name for name, record in stop.finished.items() if record.interrupted]
+        kept = f"kept in {folder}: {', '.join(whole) or 'no whole item'}"
+        kept += f"; in part: {', '.join(partly)}" if partly else ""
+        console.print(f"Interrupted; {kept}.", style="yellow", highlight=False, soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        _refuse(console, f"cannot write to the output folder {folder}: {error.strerror or error}.")
+    _show(finished)
+    Console().print(
+        f"\n{len(finished)} item(s) in {time.monotonic() - started:.0f} s. "
+        f"Report: {folder / 'report.html'}",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _refuse(console: Console, message: str) -> NoReturn:
+    console.print(f"error: {message}", style="red", highlight=False, soft_wrap=True, markup=False)
+    raise typer.Exit(BAD_INPUT)
+
+
+def _run(
+    console: Console,
+    names: list[str],
+    scale: Literal["quick", "paper"],
+    folder: Path,
+    workers: int | None,
+    seed: int,
+) -> Mapping[str, Record]:
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        Task,
+        TaskProgressColumn,
+        TextColumn,
+    )
+    from rich.text import Text
+
+    from zib.experiments.runner import reproduce as run_experiments
+
+    class TimeLeft(ProgressColumn):
+        """Counts down between two reports of progress."""
+
+        def render(self, task: Task) -> Text:
+            return Text(_time_left(task.fields["ends"] - time.monotonic()))
+
+    started = time.monotonic()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.fields[item]:<6} {task.description}"),
+        BarColumn(bar_width=28),
+        TaskProgressColumn(),
+        TimeLeft(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=1.0, item="", ends=0.0)
+        shown = ""
+
+        def tell(item: str, message: str, done: float) -> None:
+            nonlocal shown
+            bar.update(
+                task,
+                completed=done,
+                description=message,
+                item=item,
+                ends=_expected_end(started, time.monotonic(), done),
+            )
+            if not console.is_terminal and item and item != shown:
+                shown = item
+                console.print(f"running {item} ...", highlight=False)
+
+        return run_experiments(
+            names,
+            scale=scale,
+            out=folder,
+            workers=workers,
+            seed=seed,
+            tell=tell,
+        )
+
+
+def _expected_end(started: float, now: float, done: float) -> float:
+    """Return when all will be done if the rest goes as fast as the share done so far."""
+    return started + (now - started) / done if done > 0.01 else 0.0
+
+
+def _time_left(seconds: float) -> str:
+    """Return the time left as a phrase; nothing when it is not known or over.
+
+    Examples
+    --------
+    >>> _time_left(30.4), _time_left(900.0), _time_left(-1.0)
+    ('30 s left', '15 min left', '')
+    """
+    if seconds <= 0:
+        return ""
+    return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"
+
+
+def _show(finished: Mapping[str, Record]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    colours = {"holds": "green", "partly": "yellow", "fails": "red", "open": "dim"}
+    table = Table(title="Claims of the paper", show_lines=False, pad_edge=False)
+    table.add_column("item", no_wrap=True)
+    table.add_column("claim", ratio=3)
+    table.add_column("verdict", ratio=3)
+    for name, record in finished.items():
+        for verdict in record.verdicts:
+            style = colours[verdict.status]
+            table.add_row(
+                name, _plain(verdict.claim), f"[{style}]{_plain(verdict.words)}[/{style}]"
+            )
+        if not record.verdicts:
+            table.add_row(name, _plain(record.title), "[dim]nothing to judge; see the figure[/dim]")
+    Console().print(table)
+
+
+def _plain(words: str, limit: int = 160) -> str:
+    from rich.markup import escape
+
+    short = words if len(words) <= limit else words[: limit - 1].rsplit(" ", 1)[0] + " …"
+    return escape(short)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Verdicts computed from numbers: growth of regret, paired comparisons, and their wording."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib._rng import Role, stream
+from zib.experiments.record import Status, Verdict
+from zib.sim import Results
+
+LINEAR = 0.9  # an exponent above this is called linear growth, below it sublinear
+RESAMPLES = 2000
+T = TypeVar("T")
+
+
+class Growth(NamedTuple):
+    """Exponent b of regret ~ t^b between half the horizon and the horizon, with a 95 % interval."""
+
+    exponent: float
+    low: float
+    high: float
+
+    @property
+    def word(self) -> str:
+        """``sublinear``, ``linear``, or ``undecided`` when the interval contains the border."""
+        if self.high < LINEAR:
+            return "sublinear"
+        return "linear" if self.low >= LINEAR else "undecided"
+
+    def __str__(self) -> str:
+        return f"t^{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def growth(result: Results, label: str) -> Growth:
+    """Return how fast the mean regret grows in the second half of the run.
+
+    The interval is a percentile bootstrap over replications with a fixed stream. A regret that
+    does not grow at all has exponent 0.
+    """
+    at = result.labels.index(label)
+    runs = result.regret[at][result.finished[at]]
+    rounds = result.checkpoints
+    half = int(np.argmin(np.abs(rounds - rounds[-1] / 2)))
+    pair = runs[:, [half, -1]]
+    base = math.log(rounds[-1] / rounds[half])
+    rng = stream(0, Role.BOOTSTRAP, at)
+    drawn = pair[rng.integers(0, len(pair), (RESAMPLES, len(pair)))].mean(axis=1)
+    exponents = _log_ratio(drawn) / base
+    low, high = np.quantile(exponents, [0.025, 0.975])
+    return Growth(float(_log_ratio(pair.mean(axis=0)[None])[0] / base), float(low), float(high))
+
+
+def _log_ratio(pairs: NDArray[np.float64]) -> NDArray[np.float64]:
+    safe = np.maximum(pairs, 1e-300)
+    return np.asarray(np.log(safe[:, 1] / safe[:, 0]))
+
+
+class Comparison(NamedTuple):
+    """Regret of one policy minus that of another at the end, paired, with a 95 % interval."""
+
+    panel: str
+    first: str
+    second: str
+    mean: float
+    low: float
+    high: float
+    ratio: float
+
+    @property
+    def lower(self) -> bool:
+        """Whether the first is lower beyond the noise."""
+        return self.high < 0.0
+
+    @property
+    def higher(self) -> bool:
+        """Whether the first is higher beyond the noise."""
+        return self.low > 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.panel}: {self.first} is {self.ratio:.2f} times {self.second} "
+            f"(difference {number(self.mean)} [{number(self.low)}, {number(self.high)}])"
+        )
+
+
+def compare(panel: str, result: Results, first: str, second: str) -> Comparison:
+    """Compare final regrets."""
+    mean, low, high = result.difference(first, second).final
+    finals = result.mean()[:, -1]
+    a, b = (float(finals[result.labels.index(label)]) for label in (first, second))
+    return Comparison(panel, first, second, mean, low, high, a / b if b > 0 else math.inf)
+
+
+def below(
+    claim: str, panels: Mapping[str, Results], first: str, second: str, factor: float = 1.0
+) -> Verdict:
+    """Judge "first has lower regret than second" over panels; `factor` 0.5 asks for half."""
+    found = [
+        compare(name, result, first, second)
+        for name, result in panels.items()
+        if first in result.labels and second in result.labels
+    ]
+    verdict = from_cases(
+        claim,
+        found,
+        good=lambda c: c.lower and c.ratio <= factor,
+        bad=lambda c: c.higher or (c.lower and c.ratio > factor),
+        name=lambda c: where("", c.panel),
+    )
+    return replace(verdict, words=verdict.words + ratios(found)) if found else verdict
+
+
+def ratios(found: Sequence[Comparison]) -> str:
+    """Return the range of ratios of final regrets as an addition to a verdict."""
+    low, high = (pick(c.ratio for c in found) for pick in (min, max))
+    span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+    return f" ({span} times the regret of {found[0].second})"
+
+
+def from_cases(
+    claim: str,
+    cases: Sequence[T],
+    *,
+    good: Callable[[T], bool],
+    bad: Callable[[T], bool],
+    name: Callable[[T], tuple[str, str]],
+) -> Verdict:
+    """Return the verdict over cases, each of which supports the claim, contradicts it, or neither.
+
+    `name` gives the subject of a case (empty when all have the same) and where it was seen.
+    """
+    yes = [name(case) for case in cases if good(case)]
+    no = [name(case) for case in cases if bad(case) and not good(case)]
+    rest = [name(case) for case in cases if not good(case) and not bad(case)]
+    evidence = tuple(str(case) for case in cases)
+    totals = Counter(subject for subject, _ in map(name, cases))
+
+    def phrase(names: Sequence[tuple[str, str]]) -> str:
+        return _grouped(names, totals)
+
+    status: Status
+    if not cases:
+        return Verdict(claim, "open", "not measured here", evidence)
+    if len(yes) == len(cases):
+        status, words = "holds", f"holds in all {len(cases)} cases" if len(cases) > 1 else "holds"
+    elif yes:
+        many = len(yes) > 4 and len(cases) > 2 * (len(cases) - len(yes))
+        some = f"in {len(yes)} of {len(cases)} cases" if many else f"for {phrase(yes)}"
+        status, words = "partly", f"holds only {some}"
+        words += f"; does not hold for {phrase(no)}" if no else ""
+        words += f"; undecided for {phrase(rest)}" if rest else ""
+    elif no:
+        status, words = "fails", "does not hold"
+        words += f" for {phrase(no)}; undecided for {phrase(rest)}" if rest else ""
+    else:
+        status, words = "open", "undecided: the differences are within the noise"
+    return Verdict(claim, status, words, evidence)
+
+
+def where(subject: str, panel: str) -> tuple[str, str]:
+    """Split the name of a panel, so that ranges of p can be listed under their family.
+
+    Examples
+    --------
+    >>> where("ZI-TS", "Gaussian p 0.1–0.15"), where("", "Gaussian")
+    (('ZI-TS, Gaussian', 'p 0.1–0.15'), ('', 'Gaussian'))
+    """
+    family, found, probs = panel.partition(" p ")
+    if not found:
+        return subject, panel
+    return f"{subject}, {family}" if subject else family, f"p {probs}"
+
+
+def _grouped(names: Sequence[tuple[str, str]], totals: Mapping[str, int]) -> str:
+    groups: dict[str, list[str]] = {}
+    for subject, place in names:
+        groups.setdefault(subject, []).append(place)
+    if set(groups) == {""}:
+        return listing(groups[""])
+    phrases = []
+    for subject, places in groups.items():
+        complete = len(places) > 1 and len(places) == totals[subject]
+        phrases.append(subject if complete else f"{subject} ({', '.join(places)})")
+    return "; ".join(phrases)
+
+
+def listing(names: Sequence[str]) -> str:
+    """Return names as a phrase.
+
+    Examples
+    --------
+    >>> listing(["a", "b", "c"])
+    'a, b and c'
+    """
+    unique = list(dict.fromkeys(names))
+    if len(unique) < 2:
+        return "".join(unique)
+    return f"{', '.join(unique[:-1])} and {unique[-1]}"
+
+
+def number(x: float) -> str:
+    """Return a number with about three significant digits, without exponents where possible.
+
+    Examples
+    --------
+    >>> number(1234.5), number(0.012345), number(12.345)
+    ('1234', '0.0123', '12.3')
+    """
+    if not math.isfinite(x):
+        return str(x)
+    if x == 0 or 1e-4 <= abs(x) < 1e7:
+        digits = 0 if abs(x) >= 1000 else max(0, 2 - math.floor(math.log10(abs(x)))) if x else 0
+        text = f"{x:.{digits}f}"
+        return text if float(text) != 0 or x == 0 else f"{x:.1e}"
+    return f"{x:.2e}"

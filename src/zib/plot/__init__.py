@@ -1,0 +1,17 @@
+"""Figures and tables, made from results only: nothing here runs a simulation."""
+
+from zib.plot.figures import FigureFiles, save_figure, small_print
+from zib.plot.panels import legend_below, regret_panel
+from zib.plot.style import POLICY_STYLES, Style, paper_style, style_of
+
+__all__ = [
+    "POLICY_STYLES",
+    "FigureFiles",
+    "Style",
+    "legend_below",
+    "paper_style",
+    "regret_panel",
+    "save_figure",
+    "small_print",
+    "style_of",
+]
