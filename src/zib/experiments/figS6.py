@@ -351,6 +351,7 @@ def _draw(context: Context, parts: list[Part], origin: dict[str, Any]) -> None:
             elif part.ylog:
                 ax.set_yscale(part.ylog)
             ax.minorticks_off()
+            ax.margins(y=0.08)
             ax.set_title(f"{part.letter}: {part.title}")
             ax.set_xlabel(part.xlabel)
             ax.set_ylabel(part.ylabel)

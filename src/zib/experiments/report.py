@@ -17,6 +17,12 @@ STATUS_WORDS = {
     "open": "undecided",
 }
 STATUS_SIGNS = {"holds": "✓", "partly": "◐", "fails": "✗", "open": "?"}
+COUNT_WORDS = {
+    "holds": "hold",
+    "partly": "hold in part",
+    "fails": "do not hold",
+    "open": "undecided",
+}
 SOURCE_WORDS = {"paper": "paper", "ours": "ours", "fix": "corrected"}
 
 _CSS = """
@@ -134,7 +140,7 @@ def _summary(records: list[Record]) -> str:
                 f"<td>{escape(_shorten(verdict.words))}</td></tr>"
             )
     totals = "".join(
-        f'<span class="count {status}">{STATUS_SIGNS[status]} {n} {STATUS_WORDS[status]}</span>'
+        f'<span class="count {status}">{STATUS_SIGNS[status]} {n} {COUNT_WORDS[status]}</span>'
         for status, n in counts.items()
         if n
     )
@@ -244,7 +250,9 @@ def _colophon() -> str:
         "added up. All policies of a panel meet the same random bandits, and the j-th pull of an "
         "arm pays the same to each, so differences are paired and their intervals narrow. "
         "“Growth” is the exponent b of regret ~ t^b over the second half of the run, with a "
-        "bootstrap interval: above 0.9 is called linear, below it sublinear. A claim about several "
+        "bootstrap interval: above 0.9 is called linear, below it sublinear. “Significantly "
+        "higher” asks for twice the regret and an interval of the paired difference above zero. A "
+        "claim about several "
         "cases holds when every case supports it beyond the noise.</p>"
     )
 

@@ -23,14 +23,19 @@ def _ufunc(scalar: Callable[..., float]) -> Any:
 def apply(scalar: Callable[..., float], *arguments: ArrayLike) -> Any:
     """Apply a scalar formula with broadcasting; a float for scalars, an array for arrays."""
     arrays = [np.asarray(a, dtype=np.float64) for a in arguments]
+    same_shape(*arrays)
+    with np.errstate(all="ignore"):
+        result = _ufunc(scalar)(*arrays)
+    return number(result)
+
+
+def same_shape(*arrays: Array) -> None:
+    """Raise unless the arrays broadcast against each other."""
     try:
         np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:
         shapes = ", ".join(str(a.shape) for a in arrays)
         raise InvalidParameterError(f"arguments must broadcast; got shapes {shapes}") from None
-    with np.errstate(all="ignore"):
-        result = _ufunc(scalar)(*arrays)
-    return number(result)
 
 
 def number(result: Any) -> Any:

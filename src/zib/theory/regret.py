@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from zib._validate import InvalidParameterError, choice, integer, real, vector
-from zib.theory import scalars
+from zib.theory import elementary, joint_scalars, scalars
 from zib.theory._vectorise import Array, apply, number, numbers, positive
 
 FAMILIES = ("gaussian", "exponential")
+# Gaps below this share of the best reward are rounding errors of mu*p, not gaps.
+TIE = 1e-12
 
 
 def _arms(means: ArrayLike, probs: ArrayLike) -> tuple[Array, Array]:
@@ -78,7 +80,7 @@ def divergence_to(
         if sigma is not None:
             raise InvalidParameterError("`sigma` has no meaning for family 'exponential'")
         return apply(
-            scalars.divergence_to_exponential,
+            joint_scalars.divergence_to_exponential,
             positive("mean", mean),
             p,
             positive("target", target),
@@ -86,7 +88,7 @@ def divergence_to(
     if sigma is None:
         raise InvalidParameterError("`sigma` must be given for family 'gaussian'")
     return apply(
-        scalars.divergence_to_gaussian,
+        joint_scalars.divergence_to_gaussian,
         numbers("mean", mean),
         p,
         numbers("target", target),
@@ -116,6 +118,7 @@ def lower_bound(
     -------
     float
         Σ_k Δ_k / d_inf(k) over the arms with Δ_k = r_1 - mu_k p_k > 0; 0 if all are optimal.
+        Gaps below 1e-12 r_1 count as ties, since mu_k p_k is rounded.
 
     Notes
     -----
@@ -135,7 +138,7 @@ def lower_bound(
     reward = mu * p
     best = float(reward.max())
     gap = best - reward
-    worse = gap > 0.0
+    worse = gap > TIE * abs(best)
     if not worse.any():
         return 0.0
     if family == "exponential":
@@ -194,14 +197,14 @@ def printed_lower_bound(
     best = float(reward.max())
     total = 0.0
     for m, q, r in zip(mu, p, reward, strict=True):
-        if r == best:
+        if best - r <= TIE * abs(best):
             continue
         if m <= 0.0 or q <= 0.0:
             return math.nan
         shift = m - best / q if literal else best / q - m
         other = min(q, best / m) if literal else max(q, best / m)
         total += max(shift, 0.0) ** 2 / (2.0 * sigma**2)
-        total += scalars.bernoulli_kl(float(q), float(min(other, 1.0)))
+        total += elementary.bernoulli_kl(float(q), float(min(other, 1.0)))
     return total
 
 
@@ -213,10 +216,11 @@ def _split(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array, Arr
         raise InvalidParameterError("`probs` must be positive for a regret bound")
     if np.any(reward <= 0.0):
         raise InvalidParameterError("`means` must be positive for a regret bound")
-    first = int(reward.argmax())
-    gap = reward[first] - reward
-    worse = gap > 0.0
-    return float(reward[first]), float(p[first]), reward[worse], p[worse], gap[worse]
+    best = float(reward.max())
+    gap = best - reward
+    worse = gap > TIE * best
+    # any optimal arm may play the part of arm 1; the one seen most often gives the best bound
+    return best, float(p[~worse].max()), reward[worse], p[worse], gap[worse]
 
 
 def _horizon(horizon: ArrayLike) -> Array:

@@ -20,7 +20,7 @@ import math
 
 from numba.extending import register_jitable
 
-from zib.theory.scalars import _log1p_defect
+from zib.theory.elementary import log1p_defect
 
 
 @register_jitable
@@ -69,7 +69,7 @@ def _cumulant(u: float, p: float) -> tuple[float, float, float]:
         grown = math.expm1(u)
         y = p * grown
         over = 1.0 / (1.0 + y)
-        return p * _exp_defect(u) - _log1p_defect(y), q * y * over, p * (1.0 + grown) * over
+        return p * _exp_defect(u) - log1p_defect(y), q * y * over, p * (1.0 + grown) * over
     if u < 0.0:
         shrunk = math.exp(u)
         if q > shrunk:
@@ -77,7 +77,7 @@ def _cumulant(u: float, p: float) -> tuple[float, float, float]:
             return math.log(total) - p * u, -p * q * (1.0 - shrunk) / total, p * shrunk / total
     y = q * math.expm1(-u)
     tilted = p / (1.0 + y)
-    return q * _exp_defect(-u) - _log1p_defect(y), -tilted * y, tilted
+    return q * _exp_defect(-u) - log1p_defect(y), -tilted * y, tilted
 
 
 @register_jitable

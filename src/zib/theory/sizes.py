@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -225,7 +226,7 @@ def _scipy_law(dist: Any) -> _Tail:
 
     def quantile(log_tail: float) -> float:
         tail = 0.5 * math.exp(log_tail)
-        return float(max(dist.isf(tail) - centre, centre - dist.ppf(tail), 0.0))
+        return float(np.nanmax([dist.isf(tail) - centre, centre - dist.ppf(tail), 0.0]))
 
     ends = tuple(abs(float(end) - centre) for end in dist.support() if math.isfinite(end))
     return _Tail(log_survival, quantile if math.isfinite(centre) else lambda _: math.inf, ends)
@@ -270,7 +271,9 @@ def subweibull_size(dist: Any, theta: float, *, scale: float = 1.0) -> float:
     theta = real("theta", theta, 0.0, closed="neither")
     scale = real("scale", scale, 0.0, closed="neither")
     law = _named_law(dist) if isinstance(dist, str) else _scipy_law(dist)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        # SciPy warns about extreme quantiles it finds inexactly; they only place the nodes
+        warnings.simplefilter("ignore")
         return scale * _solve_size(law, theta)
 
 
@@ -287,7 +290,9 @@ def _solve_size(law: _Tail, theta: float) -> float:
         stretch = math.log(last / law.quantile(-345.0))
         if math.log(full / half) < 0.9 * theta * stretch:
             return math.inf
-    edges = np.unique(np.concatenate([[0.0], quantiles, [k for k in law.kinks if k < last]]))
+    near = unit * 0.5 ** np.arange(50.0)  # the integrand may be a fractional power at 0
+    kinks = [k for k in law.kinks if k < last]
+    edges = np.unique(np.concatenate([[0.0], near[near < last], quantiles, kinks]))
     # in v = t^theta for theta < 1, where the integrand is singular in t; in t otherwise
     power = min(theta, 1.0)
     cells = (edges / unit) ** power

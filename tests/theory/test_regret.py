@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+from tests.theory import oracles
+from zib import theory
+from zib._validate import InvalidParameterError
+
+slow = settings(deadline=None, derandomize=True, max_examples=80)
+quick = settings(deadline=None, derandomize=True, max_examples=200)
+
+
+@slow
+@given(st.floats(-5, 5), st.floats(0.001, 1.0), st.floats(1e-4, 3.0), st.floats(0.05, 5.0))
+def test_gaussian_divergence_matches_a_grid(
+    mean: float, prob: float, gap: float, sigma: float
+) -> None:
+    target = mean * prob + gap
+    wanted = oracles.divergence(mean, prob, target, lambda m: (m - mean) ** 2 / (2 * sigma**2))
+    found = theory.divergence_to(mean, prob, target, sigma)
+    assert found == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("mean", [-3.0, -0.4, 0.5, 3.0])
+@pytest.mark.parametrize("prob", [0.005, 0.2, 0.9])
+@pytest.mark.parametrize("share", [0.05, 1.0, 4.0])
+def test_gaussian_divergence_matches_constrained_optimisation(
+    mean: float, prob: float, share: float
+) -> None:
+    sigma = 0.8
+    reward = mean * prob
+    target = reward + share * abs(reward)
+
+    def cost(v: np.ndarray) -> float:
+        q = 1 / (1 + math.exp(-min(max(v[1], -40), 40)))
+        return float(oracles.kl(prob, q)) + prob * (mean - v[0]) ** 2 / (2 * sigma**2)
+
+    def slack(v: np.ndarray) -> float:
+        return v[0] / (1 + math.exp(-min(max(v[1], -40), 40))) - target
+
+    best = math.inf
+    for q in np.linspace(0.05, 0.98, 15) if target > 0 else prob * np.geomspace(1e-3, 1, 15):
+        start = [max(target / q, mean), math.log(q / (1 - q))]
+        found = optimize.minimize(
+            cost,
+            start,
+            constraints=[{"type": "ineq", "fun": slack}],
+            options={"ftol": 1e-15, "maxiter": 1000},
+        )
+        if slack(found.x) > -1e-10:
+            best = min(best, cost(found.x))
+    ours = theory.divergence_to(mean, prob, target, sigma)
+    assert ours == pytest.approx(best, rel=1e-4)
+
+
+@slow
+@given(st.floats(0.05, 20), st.floats(0.001, 1.0), st.floats(1e-4, 30.0))
+def test_exponential_divergence_matches_a_grid(mean: float, prob: float, gap: float) -> None:
+    target = mean * prob * (1 + gap)
+
+    def div(m: np.ndarray) -> np.ndarray:
+        return mean / m - 1 - np.log(mean / m)
+
+    wanted = oracles.divergence(mean, prob, target, div)
+    found = theory.divergence_to(mean, prob, target, family="exponential")
+    assert found == pytest.approx(wanted, rel=1e-6)
+
+
+@quick
+@given(st.floats(-5, 5), st.floats(0.001, 0.999), st.floats(1e-6, 3), st.floats(0.1, 5))
+def test_divergence_is_monotone_and_scale_free(
+    mean: float, prob: float, gap: float, sigma: float
+) -> None:
+    target = mean * prob + gap
+    found = theory.divergence_to(mean, prob, target, sigma)
+    assert found > 0
+    assert theory.divergence_to(mean, prob, target + 0.1 * gap, sigma) > found * (1 - 1e-9)
+    assert theory.divergence_to(mean, prob, target, 1.1 * sigma) <= found * (1 + 1e-9)
+    scaled = theory.divergence_to(3 * mean, prob, 3 * target, 3 * sigma)
+    assert scaled == pytest.approx(found, rel=1e-5)
+
+
+@pytest.mark.parametrize("mean", [-4.0, 0.0, 4.0])
+def test_small_gaps_cost_the_variance(mean: float) -> None:
+    prob, sigma = 0.03, 0.7
+    variance = prob * sigma**2 + prob * (1 - prob) * mean**2
+    for gap in (1e-4, 1e-6):
+        found = theory.divergence_to(mean, prob, mean * prob + gap, sigma)
+        assert found == pytest.approx(gap**2 / (2 * variance), rel=0.02)
+
+
+def test_divergence_at_the_edges() -> None:
+    assert theory.divergence_to(2.0, 0.5, 0.9, 1.0) == 0.0
+    assert theory.divergence_to(2.0, 0.0, 0.9, 1.0) == 0.0
+    assert theory.divergence_to(2.0, 1.0, 3.0, 1.0) == pytest.approx(0.5)
+    assert theory.divergence_to(-2.0, 0.5, 0.0, 1.0) == pytest.approx(0.5 * 2.0)
+    # for a deterministic payer of -5 it is cheaper to pay less often than to pay less
+    assert theory.divergence_to(-5.0, 1.0, -2.5, 0.1) < math.log(2) + 1e-3
+    with pytest.raises(InvalidParameterError, match="`sigma` must be given"):
+        theory.divergence_to(1.0, 0.5, 1.0)
+    with pytest.raises(InvalidParameterError, match="no meaning"):
+        theory.divergence_to(1.0, 0.5, 1.0, 1.0, family="exponential")
+
+
+def test_it_is_the_inverse_of_the_joint_bound() -> None:
+    # the bound at level n d_inf(target) is the target: both describe the same boundary
+    for mean, prob, target, sigma in ((2.0, 0.1, 0.5, 1.0), (-2.0, 0.1, -0.05, 1.0)):
+        n = 1000
+        level = n * theory.divergence_to(mean, prob, target, sigma)
+        bound = theory.joint_kl_upper(n, n * prob, n * prob * mean, sigma, level)
+        assert bound == pytest.approx(target, rel=1e-8)
+    level = 1000 * theory.divergence_to(2.0, 0.1, 0.5, family="exponential")
+    bound = theory.joint_kl_upper(1000, 100, 200.0, level=level, family="exponential")
+    assert bound == pytest.approx(0.5, rel=1e-9)
+
+
+def test_lower_bound_adds_up_over_the_worse_arms() -> None:
+    means, probs, sigma = [2.0, 1.5, 2.0, 1.0], [0.3, 0.3, 0.3, 0.1], 0.5
+    best = 0.6
+    wanted = sum(
+        (best - m * p) / theory.divergence_to(m, p, best, sigma)
+        for m, p in ((1.5, 0.3), (1.0, 0.1))
+    )
+    assert theory.lower_bound(means, probs, sigma) == pytest.approx(wanted, rel=1e-12)
+    wanted = sum(
+        (best - m * p) / theory.divergence_to(m, p, best, family="exponential")
+        for m, p in ((1.5, 0.3), (1.0, 0.1))
+    )
+    found = theory.lower_bound(means, probs, family="exponential")
+    assert found == pytest.approx(wanted, rel=1e-12)
+    assert theory.lower_bound([1.0, 1.0], [0.5, 0.5], 1.0) == 0.0
+    assert theory.lower_bound([1.0, 1.0], [0.5, 0.0], 1.0) == math.inf
+    with pytest.raises(InvalidParameterError, match="equal lengths"):
+        theory.lower_bound([1.0], [0.5, 0.5], 1.0)
+
+
+def test_moving_both_parameters_is_cheaper_than_moving_one() -> None:
+    mean, prob, target, sigma = 2.0, 0.2, 0.6, 1.0
+    only_mean = prob * (target / prob - mean) ** 2 / (2 * sigma**2)
+    only_prob = float(oracles.kl(prob, target / mean))
+    assert theory.divergence_to(mean, prob, target, sigma) < min(only_mean, only_prob)
+
+
+def test_the_printed_lower_bound_is_empty(rng: np.random.Generator) -> None:
+    for _ in range(20):
+        means, probs = rng.uniform(0.5, 3, 6), rng.uniform(0.05, 0.5, 6)
+        assert theory.printed_lower_bound(means, probs, 1.0) == 0.0
+        assert theory.printed_lower_bound(means, probs, 1.0, reading="repaired") > 0.0
+    assert math.isnan(theory.printed_lower_bound([1.0, -1.0], [0.5, 0.5], 1.0))
+    r1, m, p, sigma = 0.6, 1.5, 0.3, 0.5
+    wanted = (r1 / p - m) ** 2 / (2 * sigma**2) + float(oracles.kl(p, r1 / m))
+    found = theory.printed_lower_bound([2.0, m], [0.3, p], sigma, reading="repaired")
+    assert found == pytest.approx(wanted, rel=1e-12)
+
+
+# ------------------------------------------------------------------ theorem curves
+
+
+@pytest.mark.parametrize("theta", [0.5, 1.0, 1.5, 2.0])
+def test_light_tail_bound_is_the_formula(theta: float) -> None:
+    means, probs, t, size = [2.0, 1.5, 1.0], [0.3, 0.4, 0.1], 5000.0, 1.3
+    d, e = theory.subweibull_constants(theta, size)
+    gamma, log_t = max(1 / theta, 1), math.log(t)
+    wanted = 0.0
+    # arms 1 and 2 are both optimal; the one with the larger p gives the smaller bound
+    p, gap = 0.1, 0.5
+    wanted += 8 / 0.4**2 * log_t * gap
+    wanted += 4 * (9 + 512 * math.e**2 * d**2 * size**2) * log_t / (p**2 * gap)
+    wanted += 2 ** (6 + gamma) * math.e * d * size * e * log_t**gamma / p
+    wanted += (6 + 16 / t + 2 / t**2) * gap
+    found = theory.light_tail_regret_bound(means, probs, t, theta, size)
+    assert found == pytest.approx(wanted, rel=1e-12)
+
+
+def test_sharp_constants_are_below_the_simplified_ones() -> None:
+    means, probs, t = [2.0, 1.5, 1.0], [0.3, 0.4, 0.1], np.array([1e2, 1e4, 1e6])
+    for theta in (0.7, 1.0, 2.0):
+        loose = theory.light_tail_regret_bound(means, probs, t, theta, 1.0)
+        sharp = theory.light_tail_regret_bound(means, probs, t, theta, 1.0, constants="sharp")
+        assert np.all(sharp < loose)
+
+
+def test_simplified_constants_need_rewards_below_one() -> None:
+    with pytest.raises(InvalidParameterError, match="must not exceed 1"):
+        theory.light_tail_regret_bound([4.0, 1.0], [0.5, 0.5], 100, 2.0, 1.0)
+    theory.light_tail_regret_bound([4.0, 1.0], [0.5, 0.5], 100, 2.0, 1.0, constants="sharp")
+    with pytest.raises(InvalidParameterError, match="`horizon`"):
+        theory.light_tail_regret_bound([1.0, 0.5], [0.5, 0.5], 1, 2.0, 1.0)
+
+
+def test_heavy_tail_bound_is_the_formula() -> None:
+    p, gap, eps, moment, t = 0.1, 0.5, 0.5, 6.0, 1e5
+    g = theory.trimming_factor(p, eps)
+    wanted = 2 * (3 * gap + 4 * gap / 0.3**2 + 9 / (p**2 * gap))
+    wanted += (2 * p * g) ** 3 * moment**2 * gap**-2 * math.log(t)
+    found = theory.heavy_tail_regret_bound([2.0, 1.0], [0.3, 0.1], t, eps, moment)
+    assert found == pytest.approx(wanted, rel=1e-12)
+
+
+def test_minimax_bounds_hold_for_every_instance(rng: np.random.Generator) -> None:
+    t = 1e5
+    for _ in range(50):
+        probs = rng.uniform(0.2, 1.0, 5)
+        means = rng.uniform(0.0, 1.0, 5) / probs
+        worst = theory.light_tail_minimax_bound(5, 0.2, t, 2.0, 1.0)
+        here = theory.light_tail_regret_bound(means, probs, t, 2.0, 1.0)
+        # a policy never loses more than T times the largest gap
+        here = min(here, t * float(np.ptp(means * probs)))
+        assert here <= worst
+
+
+def test_curves_over_the_horizon() -> None:
+    t = np.array([1e2, 1e3, 1e4])
+    for curve in (
+        theory.light_tail_minimax_bound(3, 0.5, t, 1.0, 1.0),
+        theory.heavy_tail_minimax_bound(3, 0.5, t, 0.5, 1.0),
+        theory.heavy_tail_regret_bound([1.0, 0.5], [0.5, 0.5], t, 0.5, 1.0),
+        theory.thompson_regret_rate([1.0, 0.5], [0.5, 0.5], t),
+    ):
+        assert curve.shape == (3,)
+        assert np.all(np.diff(curve) > 0)
+    rate = theory.thompson_regret_rate([1.0, 0.5], [0.5, 0.4], 900.0)
+    wanted = math.sqrt(1800) + 0.3 / 0.4 + math.sqrt(900 / 0.8) / 0.5
+    assert rate == pytest.approx(wanted, rel=1e-12)
