@@ -136,3 +136,18 @@ def test_study_tables_are_sorted_and_complete():
     assert table.rows[-1][0] == "UCB1"
     assert len(table.rows) == len(panel.result.labels)
     assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_far_higher_is_undecided_within_the_noise(rng):
+    label = study.BASELINES[0]
+    ours = lambda t: 20 * np.log(t)  # noqa: E731
+    curves = {"ZI-UCB": ours, "ZI-TS": ours, label: lambda t: 50 * np.log(t)}
+    clear = made(curves)
+    assert study.far_higher(label, {"x": clear}).status == "holds"
+    noisy = made(curves)
+    noisy.regret[2] *= np.where(np.arange(12) == 0, 12.0, 0.25)[:, None]
+    assert study.far_higher(label, {"x": noisy}).status == "open"
+    close = made({**curves, label: lambda t: 25 * np.log(t)})
+    verdict = study.far_higher(label, {"x": close})
+    assert verdict.status == "fails"
+    assert "at most 1.25 times" in verdict.words

@@ -253,7 +253,8 @@ def _colophon() -> str:
         "bootstrap interval: above 0.9 is called linear, below it sublinear. “Significantly "
         "higher” asks for twice the regret and an interval of the paired difference above zero. A "
         "claim about several "
-        "cases holds when every case supports it beyond the noise.</p>"
+        "cases holds when every case supports it beyond the noise; the intervals are not widened "
+        "for the number of comparisons, so one in forty may point the wrong way by chance.</p>"
     )
 
 
