@@ -56,7 +56,7 @@ def init(spec: WidthUCB, n_arms: int) -> ArmState:
 #    same text. Use `math`, not NumPy, on single numbers, so that both give the same bits, and guard
 #    every division, square root and logarithm: compiled code does not raise. `register` makes them
 #    compilable, also for each other; any other function they call needs
-#    `@numba.extending.register_jitable`.
+#    `@zib.jitable`.
 
 
 def refresh(spec: Any, state: Any, arm: int) -> None:

@@ -154,6 +154,12 @@ def test_bad_input(options, message) -> None:
         run(**options)
 
 
+def test_progress_can_be_a_function() -> None:
+    told: list[tuple[int, int]] = []
+    run(progress=lambda done, total: told.append((done, total)), replications=2, checkpoints=5)
+    assert sorted(told) == [(done, 20) for done in range(1, 21)]
+
+
 def test_lists_are_labelled_and_unknown_specs_refused() -> None:
     found = run([mab.UCB1(scale=1.0), mab.UCB1(scale=2.0), mab.UCBV()], replications=1)
     assert found.labels == ("UCB1(scale=1.0)", "UCB1(scale=2.0)", "UCB-V")

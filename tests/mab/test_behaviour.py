@@ -1,12 +1,12 @@
-"""What the policies do: they learn, they keep symmetries, and the printed slips have their effect."""
+"""The policies learn, they keep symmetries, and the printed slips have their effect."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.policies import SPECS
 
 import zib
-from tests.policies import SPECS
 from zib import _kernel, mab
 from zib.mab.zi_heavy import KEPT
 
@@ -85,7 +85,7 @@ def test_renaming_the_arms_renames_the_scores(name, rng) -> None:
     ],
 )
 def test_rewards_in_cents_are_rewards_in_euros(make, rng) -> None:
-    """Changing the unit of the rewards, and of the sizes with it, changes the unit of the scores."""
+    """Changing the unit of rewards, and of sizes with it, changes the unit of the scores."""
     arms, rewards = random_history(rng)
     euros, cents = (scores_after(make(c), arms, c * rewards) for c in (1.0, 100.0))
     assert np.allclose(cents, 100.0 * euros, rtol=1e-6)
@@ -135,7 +135,7 @@ def test_doubling_costs_a_constant_factor() -> None:
 
 
 def test_state_of_a_policy_is_what_a_fresh_one_would_compute_from_the_sums(rng) -> None:
-    """`refresh` after changing the sums from outside gives the scores of having seen the rewards."""
+    """`refresh` after changing the sums from outside is like having seen the rewards."""
     arms, rewards = random_history(rng)
     for name, spec in SPECS.items():
         if not _kernel.lookup(spec).additive or name == "ucb true":

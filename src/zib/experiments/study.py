@@ -200,6 +200,11 @@ def run_panels(
         maker = zib.env.make(name)
         assert isinstance(maker, RandomMAB)
         context.tell(name, i / len(ids))
+
+        def report(done: int, total: int, name: str = name, i: int = i) -> None:
+            if done % 100 == 0:  # often enough for a bar, seldom enough to cost nothing
+                context.tell(name, (i + done / total) / len(ids))
+
         with warnings.catch_warnings():
             # an interrupted simulation says so by a warning; here its result says so
             warnings.filterwarnings("ignore", "interrupted: ", UserWarning)
@@ -211,7 +216,7 @@ def run_panels(
                 seed=context.seed,
                 checkpoints=rounds_to_record(horizon),
                 workers=context.workers,
-                progress=False,
+                progress=report,
             )
         if not result.complete:
             return

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import platform
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +36,7 @@ def simulate(
     checkpoints: int | Sequence[int] = 200,
     backend: str = "threads",
     workers: int | None = None,
-    progress: bool = True,
+    progress: bool | Callable[[int, int], None] = True,
 ) -> Results:
     """Play every policy in the same environment and record regret and reward.
 
@@ -57,7 +59,8 @@ def simulate(
     workers
         How many; all processors by default.
     progress
-        Show a bar with the time left (only on a terminal).
+        Show a bar with the time left (only on a terminal); or a function that is told, now and
+        then and from any thread, how many checkpoints of how many have been reached.
 
     Notes
     -----
@@ -181,7 +184,19 @@ def _provenance(plan: dict[str, Any], started: float, backend: str, workers: int
 
 
 @contextmanager
-def _progress(wanted: bool, total: int) -> Iterator[Callable[[int], None]]:
+def _progress(
+    wanted: bool | Callable[[int, int], None], total: int
+) -> Iterator[Callable[[int], None]]:
+    if callable(wanted):
+        tell, reached, lock = wanted, itertools.count(1), threading.Lock()
+
+        def tick(n: int) -> None:
+            with lock:
+                done = max(next(reached) for _ in range(n))
+            tell(done, total)
+
+        yield tick
+        return
     if not wanted:
         yield lambda n: None
         return

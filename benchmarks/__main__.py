@@ -1,0 +1,90 @@
+"""Run the benchmarks: ``python -m benchmarks [--only online] [--quick] [--out FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+import warnings
+from importlib import import_module, metadata
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks._measure import Row
+
+TOPICS = ("limit", "online", "simulated", "memory", "startup")
+RESULTS = Path(__file__).parent / "results" / "latest.json"
+
+
+def _print(console: Console, topic: str, doc: str, rows: list[Row]) -> None:
+    table = Table(title=f"{topic}: {doc}", title_justify="left", header_style="bold")
+    for heading in ("what", "who", "value", "unit", "target", "", "note"):
+        table.add_column(heading, justify="right" if heading in ("value", "target") else "left")
+    for row in rows:
+        verdict = {True: "[green]met", False: "[red]missed", None: ""}[row.met]
+        sign = "" if row.target is None else "≥ " if row.at_least else "≤ "
+        table.add_row(
+            row.what,
+            row.who,
+            _number(row.value),
+            row.unit,
+            sign + _number(row.target),
+            verdict,
+            row.note,
+        )
+    console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _machine() -> dict[str, object]:
+    versions = {name: metadata.version(name) for name in ("zib", "numpy", "numba")}
+    return {
+        "when": time.strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        **versions,
+    }
+
+
+def main() -> None:
+    """Measure, print and write the chosen topics."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", action="append", choices=TOPICS, help="one topic; repeatable")
+    parser.add_argument("--quick", action="store_true", help="short and rough")
+    parser.add_argument("--out", type=Path, help=f"write JSON here; default {RESULTS}")
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=150)
+    report: dict[str, object] = {"machine": _machine()}
+    missed: list[Row] = []
+    for topic in chosen.only or TOPICS:
+        module = import_module(f"benchmarks.{topic}")
+        rows: list[Row] = module.run(chosen.quick)
+        _print(console, topic, (module.__doc__ or "").strip(), rows)
+        report[topic] = [{**row._asdict(), "met": row.met} for row in rows]
+        missed += [row for row in rows if row.met is False]
+    for row in missed:
+        console.print(
+            f"[red]missed[/red] {row.topic}: {row.what}, {row.who}: "
+            f"{_number(row.value)} {row.unit}, target {_number(row.target)}"
+        )
+    out = chosen.out or (None if chosen.only or chosen.quick else RESULTS)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+        console.print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    main()
