@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -490,3 +492,14 @@ def test_truth_values_are_rewards() -> None:
     bandit.update(0, True)
     bandit.update_many([1, 1], [True, False])
     assert bandit.means()[1].prob == 0.5
+
+
+@pytest.mark.parametrize("spec", [UCB, TS])
+def test_copies_and_pickles_are_bandits_of_their_own(spec) -> None:
+    bandit = trained(spec)
+    for twin in (copy.deepcopy(bandit), pickle.loads(pickle.dumps(bandit))):
+        assert same(bandit, twin)
+        twin.update("a", 7.0)
+        assert not same(bandit, twin)
+        assert [twin.select() for _ in range(3)]
+    assert bandit.pulls == trained(spec).pulls

@@ -160,6 +160,55 @@ def test_progress_can_be_a_function() -> None:
     assert sorted(told) == [(done, 20) for done in range(1, 21)]
 
 
+class Failing(zib.env.GaussianMAB):
+    """Pays well for some time, then breaks."""
+
+    calls = 0
+    broken: object = None
+
+    def sample(self, arm, rng, n):
+        Failing.calls += 1
+        if Failing.calls > 60:
+            if self.broken is None:
+                raise OSError("the database is gone")
+            return np.full(n, self.broken)
+        return super().sample(arm, rng, n)
+
+
+@pytest.mark.parametrize(("broken", "cause"), [(None, OSError), (np.nan, InvalidParameterError)])
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+def test_a_run_that_fails_loses_nothing_finished(backend, broken, cause) -> None:
+    env = Failing(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.2], sigma=1.0)
+    Failing.calls, Failing.broken = 0, broken
+    with pytest.raises(zib.SimulationError, match="are in the attribute `partial`") as caught:
+        run({"ucb": SPECS["ucb"]}, env, replications=40, backend=backend, workers=2)
+    assert isinstance(caught.value.__cause__, cause)
+    partial = caught.value.partial
+    done = partial.finished[0]
+    assert 0 < done.sum() < 40
+    whole = run({"ucb": SPECS["ucb"]}, replications=40)
+    assert np.array_equal(partial.regret[0, done], whole.regret[0, done])
+    Failing.calls = 1000
+    with pytest.raises(cause):  # nothing is finished: the error itself
+        run({"ucb": SPECS["ucb"]}, env, replications=2, backend=backend)
+
+
+def test_true_sizes_need_an_environment_that_knows_them() -> None:
+    class Bare:
+        n_arms = 2
+        arm_means = np.array([0.0, 1.0])
+
+        def instance(self, rng):
+            return self
+
+        def sample(self, arm, rng, n):
+            return np.full(n, float(arm))
+
+    with pytest.raises(InvalidParameterError, match="`reward_sizes`"):
+        run([mab.UCB(horizon=10, sigma=1.0, size="true")], Bare())
+    assert run([mab.UCB1()], Bare(), replications=1).complete
+
+
 def test_lists_are_labelled_and_unknown_specs_refused() -> None:
     found = run([mab.UCB1(scale=1.0), mab.UCB1(scale=2.0), mab.UCBV()], replications=1)
     assert found.labels == ("UCB1(scale=1.0)", "UCB1(scale=2.0)", "UCB-V")

@@ -16,7 +16,7 @@ from zib._validate import InvalidParameterError
 from zib.bandit import Bandit, SavedStateError
 from zib.env import ZeroInflated
 from zib.mab import SubExponential, SubGaussian, SubWeibull
-from zib.sim import Results, simulate
+from zib.sim import Results, SimulationError, simulate
 
 __version__ = _version("zib")
 
@@ -25,6 +25,7 @@ __all__ = [
     "InvalidParameterError",
     "Results",
     "SavedStateError",
+    "SimulationError",
     "Spec",
     "SubExponential",
     "SubGaussian",

@@ -159,6 +159,17 @@ class Bandit:
         """How many rewards each arm has learned from."""
         return {label: int(n) for label, n in zip(self._arms, self._state.pulls, strict=True)}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what is unpacked for compiled code holds addresses: it is made anew by the copy
+        compiled = ("_pin", "_select", "_update")
+        return {name: value for name, value in self.__dict__.items() if name not in compiled}
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        self.__dict__.update(content)
+        self._select = _entry.select.for_spec(self._spec)
+        self._update = _entry.update.for_spec(self._spec)
+        self._pin = _entry.pin(self._spec, self._state, self._rng)
+
     def __repr__(self) -> str:
         return f"Bandit({self._spec!r}, {self.n_arms} arms, {self._clock} rewards learned)"
 

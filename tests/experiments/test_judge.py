@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from zib.experiments import study
+from zib.experiments import panels, study_claims, study_figures
 from zib.experiments.judge import Growth, below, compare, from_cases, growth, listing, number
 from zib.sim import Results
 
@@ -109,22 +109,22 @@ def test_words():
 def _panel(family, curves):
     labels = {
         label: curves.get(label, lambda t: 30 * np.log(t))
-        for label in (*study.ZERO_INFLATED, study.STRONG, *study.BASELINES, *study.OTHERS)
+        for label in (*panels.ZERO_INFLATED, panels.STRONG, *panels.BASELINES, *panels.OTHERS)
     }
-    return study.Panel(family, (0.3, 0.35), made(labels), None)
+    return panels.Panel(family, (0.3, 0.35), made(labels), None)
 
 
 def test_study_verdicts_follow_the_curves():
-    ours = {label: lambda t: 20 * np.log(t) for label in study.ZERO_INFLATED}
+    ours = {label: lambda t: 20 * np.log(t) for label in panels.ZERO_INFLATED}
     ours["ZI-TS"] = lambda t: 15 * np.log(t)
-    theirs = {label: lambda t: 0.2 * t for label in study.BASELINES}
+    theirs = {label: lambda t: 0.2 * t for label in panels.BASELINES}
     panels = [
         _panel(family, {**ours, **theirs}) for family in ("gaussian", "mixture", "exponential")
     ]
-    assert {v.status for v in study.verdicts(panels)} == {"holds"}
-    swapped = {label: lambda t: 0.2 * t for label in study.ZERO_INFLATED}
+    assert {v.status for v in study_claims.verdicts(panels)} == {"holds"}
+    swapped = {label: lambda t: 0.2 * t for label in panels.ZERO_INFLATED}
     panels = [_panel(family, swapped) for family in ("gaussian", "mixture", "exponential")]
-    statuses = [v.status for v in study.verdicts(panels)]
+    statuses = [v.status for v in study_claims.verdicts(panels)]
     assert statuses[0] == statuses[1] == "fails"
     assert statuses[2] == "holds"  # the strong baseline
     assert set(statuses[3:]) == {"fails"}
@@ -132,22 +132,22 @@ def test_study_verdicts_follow_the_curves():
 
 def test_study_tables_are_sorted_and_complete():
     panel = _panel("gaussian", {"ZI-TS": np.sqrt, "UCB1": lambda t: 1.0 * t})
-    (table,) = study.tables([panel])
+    (table,) = study_figures.tables([panel])
     assert table.rows[-1][0] == "UCB1"
     assert len(table.rows) == len(panel.result.labels)
     assert all(len(row) == len(table.columns) for row in table.rows)
 
 
 def test_far_higher_is_undecided_within_the_noise(rng):
-    label = study.BASELINES[0]
+    label = panels.BASELINES[0]
     ours = lambda t: 20 * np.log(t)  # noqa: E731
     curves = {"ZI-UCB": ours, "ZI-TS": ours, label: lambda t: 50 * np.log(t)}
     clear = made(curves)
-    assert study.far_higher(label, {"x": clear}).status == "holds"
+    assert study_claims.far_higher(label, {"x": clear}).status == "holds"
     noisy = made(curves)
     noisy.regret[2] *= np.where(np.arange(12) == 0, 12.0, 0.25)[:, None]
-    assert study.far_higher(label, {"x": noisy}).status == "open"
+    assert study_claims.far_higher(label, {"x": noisy}).status == "open"
     close = made({**curves, label: lambda t: 25 * np.log(t)})
-    verdict = study.far_higher(label, {"x": close})
+    verdict = study_claims.far_higher(label, {"x": close})
     assert verdict.status == "fails"
     assert "at most 1.25 times" in verdict.words

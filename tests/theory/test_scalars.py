@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zib.theory import elementary, joint_scalars, scalars, size_scalars
+from zib.theory import divergence_scalars, elementary, joint_scalars, scalars, size_scalars
 from zib.theory._vectorise import _ufunc
 
 Draw = Callable[[np.random.Generator], tuple[float, ...]]
@@ -74,8 +74,8 @@ SCALARS: dict[Callable[..., float], Draw] = {
     joint_scalars.joint_kl_lower_gamma: lambda r: _joint(r, positive=True),
     joint_scalars.joint_kl_upper_lognormal: _joint,
     joint_scalars.joint_kl_lower_lognormal: _joint,
-    joint_scalars.divergence_to_gaussian: lambda r: (_mean(r), _prob(r), _mean(r), _size(r)),
-    joint_scalars.divergence_to_exponential: lambda r: (_size(r), _prob(r), _size(r)),
+    divergence_scalars.divergence_to_gaussian: lambda r: (_mean(r), _prob(r), _mean(r), _size(r)),
+    divergence_scalars.divergence_to_exponential: lambda r: (_size(r), _prob(r), _size(r)),
     size_scalars.variance_proxy: lambda r: (_mean(r), _prob(r), _size(r), 0.0),
     size_scalars.variance_proxy_argmax: lambda r: (_mean(r), _prob(r), _size(r), _mean(r)),
     size_scalars.proxy_value_at: lambda r: (_size(r), _mean(r), _prob(r), _size(r)),

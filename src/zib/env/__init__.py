@@ -9,6 +9,7 @@ from zib.env.generators import (
     make,
     register_id,
 )
+from zib.env.inflated import QuantileTable, ZeroInflated
 from zib.env.loan import LoanMarket
 from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB
 from zib.env.rewards import (
@@ -18,9 +19,7 @@ from zib.env.rewards import (
     Law,
     LogNormal,
     Pareto,
-    QuantileTable,
     StudentT,
-    ZeroInflated,
     law_from_dict,
 )
 

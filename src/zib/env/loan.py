@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from zib._validate import real
+from zib.env.inflated import QuantileTable, ZeroInflated
 from zib.env.mab import MAB
-from zib.env.rewards import Array, QuantileTable, ZeroInflated
+from zib.env.rewards import Array
 
 CLASSES = ("low", "medium", "high", "very high", "luxury")
 CUT_LEVELS = (0.0, 0.25, 0.75, 0.915, 0.9875, 1.0)

@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 
 from zib._validate import InvalidParameterError, integer, real, vector
-from zib.env.rewards import (
-    Array,
-    Exponential,
-    Gaussian,
-    GaussianMixture,
-    Kind,
-    Law,
-    ZeroInflated,
-    law_from_dict,
-)
+from zib.env.inflated import ZeroInflated
+from zib.env.rewards import Array, Exponential, Gaussian, GaussianMixture, Kind, Law, law_from_dict
 
 
 def _frozen(values: Iterable[float]) -> Array:

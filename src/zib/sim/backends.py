@@ -148,8 +148,11 @@ def _drain(
         top_up()
         while running:
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
+            failures = [future for future in finished if future.exception() is not None]
+            for future in finished - set(failures):
                 yield running.pop(future), future.result()
+            if failures:
+                failures[0].result()  # raises, after the others have been handed over
             top_up()
     except KeyboardInterrupt:
         for future, task in list(running.items()):

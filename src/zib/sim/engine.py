@@ -18,6 +18,7 @@ from zib import _entry, _kernel
 from zib._cache import numba_config
 from zib._entry import Entry
 from zib._rng import Role, stream
+from zib._validate import InvalidParameterError
 from zib.mab.baselines import set_true_sizes
 
 ROUND, PENDING = 0, 1
@@ -113,7 +114,7 @@ def play(
             if source is None:
                 source = streams[arm] = stream(seed, Role.ENVIRONMENT, replication, arm)
             size = int(block[arm])
-            drawn = instance.sample(arm, source, size)
+            drawn = _drawn(instance, arm, source, size)
             if size > table.shape[1]:  # a short run: the rest of the block can never be used
                 drawn = drawn[: table.shape[1]]
                 size = table.shape[1]
@@ -129,9 +130,23 @@ def play(
     return Run(regret, reward, pulls + used)
 
 
+def _drawn(instance: Any, arm: int, source: np.random.Generator, size: int) -> NDArray[np.float64]:
+    drawn = np.asarray(instance.sample(arm, source, size), dtype=np.float64)
+    if drawn.shape != (size,) or not np.isfinite(drawn).all():
+        raise InvalidParameterError(
+            f"`env` must return {size} finite rewards when `sample` is asked for {size}; "
+            f"arm {arm} gave {drawn!r}"
+        )
+    return drawn
+
+
 def give_true_sizes(spec: Any, state: Any, instance: Any) -> None:
     """Tell a policy that asks for it what only a simulation knows."""
     if getattr(spec, "needs_true_sizes", False):
+        if not hasattr(instance, "reward_sizes"):
+            raise InvalidParameterError(
+                f"`size`='true' needs an environment with a method `reward_sizes`; got {instance!r}"
+            )
         inner = getattr(spec, "spec", spec)
         kind = "subgaussian" if inner.tail.kind == 0 else "subexponential"
         set_true_sizes(state, instance.reward_sizes(kind))

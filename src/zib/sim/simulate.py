@@ -26,6 +26,14 @@ from zib.sim.backends import BACKENDS, Interrupted, Task, default_workers, run_t
 from zib.sim.results import Results
 
 
+class SimulationError(RuntimeError):
+    """A run failed; the cause is chained, and `partial` holds the results finished before it."""
+
+    def __init__(self, message: str, partial: Results) -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
 def simulate(
     policies: Mapping[str, Any] | Sequence[Any],
     env: Any,
@@ -65,7 +73,7 @@ def simulate(
     Notes
     -----
     Memory does not grow with `horizon`. Ctrl-C returns what is finished, with a warning; the
-    missing replications are NaN.
+    missing replications are NaN. If a run fails, `SimulationError.partial` has what is finished.
 
     Examples
     --------
@@ -90,30 +98,6 @@ def simulate(
         for replication in range(replications)
         for i, spec in enumerate(labelled.values())
     ]
-    started = time.time()
-    regret = np.full((len(labelled), replications, rounds.size), np.nan)
-    reward = np.full_like(regret, np.nan)
-    pulls: NDArray[np.int64] | None = None
-    with _progress(progress, len(tasks) * rounds.size) as tick:
-        try:
-            warm_up(tasks)
-            for task, run in run_tasks(tasks, backend, workers, tick):
-                if pulls is None:
-                    pulls = np.zeros((len(labelled), replications, run.pulls.size), dtype=np.int64)
-                regret[task.policy, task.replication] = run.regret
-                reward[task.policy, task.replication] = run.reward
-                pulls[task.policy, task.replication] = run.pulls
-        except (Interrupted, KeyboardInterrupt):
-            done = int((~np.isnan(regret[:, :, -1])).sum())
-            if done == 0:
-                raise KeyboardInterrupt from None
-            warnings.warn(
-                f"interrupted: {done} of {len(tasks)} runs are finished and kept, the others are "
-                "missing (NaN)",
-                UserWarning,
-                stacklevel=2,
-            )
-    assert pulls is not None
     plan = {
         "policies": {label: _saved.spec_to_data(spec) for label, spec in labelled.items()},
         "environment": repr(env),
@@ -122,9 +106,43 @@ def simulate(
         "seed": seed,
         "checkpoints": rounds.tolist(),
     }
-    return Results(
-        tuple(labelled), rounds, regret, reward, pulls, _provenance(plan, started, backend, workers)
-    )
+    started = time.time()
+    regret = np.full((len(labelled), replications, rounds.size), np.nan)
+    reward = np.full_like(regret, np.nan)
+    pulls = np.zeros((len(labelled), replications, env.n_arms), dtype=np.int64)
+
+    def so_far() -> Results:
+        origin = _provenance(plan, started, backend, workers)
+        return Results(tuple(labelled), rounds, regret, reward, pulls, origin)
+
+    def finished() -> int:
+        return int((~np.isnan(regret[:, :, -1])).sum())
+
+    with _progress(progress, len(tasks) * rounds.size) as tick:
+        try:
+            warm_up(tasks)
+            for task, run in run_tasks(tasks, backend, workers, tick):
+                regret[task.policy, task.replication] = run.regret
+                reward[task.policy, task.replication] = run.reward
+                pulls[task.policy, task.replication] = run.pulls
+        except (Interrupted, KeyboardInterrupt):
+            if finished() == 0:
+                raise KeyboardInterrupt from None
+            warnings.warn(
+                f"interrupted: {finished()} of {len(tasks)} runs are finished and kept, the others "
+                "are missing (NaN)",
+                UserWarning,
+                stacklevel=2,
+            )
+        except Exception as error:
+            if finished() == 0:
+                raise
+            raise SimulationError(
+                f"a run failed after {finished()} of {len(tasks)} were finished ({error}); "
+                "they are in the attribute `partial` of this error",
+                so_far(),
+            ) from error
+    return so_far()
 
 
 def _labelled(policies: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:

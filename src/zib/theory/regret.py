@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from zib._validate import InvalidParameterError, choice, integer, real, vector
-from zib.theory import elementary, joint_scalars, scalars
+from zib.theory import divergence_scalars, elementary, scalars
 from zib.theory._vectorise import Array, apply, number, numbers, positive
 
 FAMILIES = ("gaussian", "exponential")
@@ -80,7 +80,7 @@ def divergence_to(
         if sigma is not None:
             raise InvalidParameterError("`sigma` has no meaning for family 'exponential'")
         return apply(
-            joint_scalars.divergence_to_exponential,
+            divergence_scalars.divergence_to_exponential,
             positive("mean", mean),
             p,
             positive("target", target),
@@ -88,7 +88,7 @@ def divergence_to(
     if sigma is None:
         raise InvalidParameterError("`sigma` must be given for family 'gaussian'")
     return apply(
-        joint_scalars.divergence_to_gaussian,
+        divergence_scalars.divergence_to_gaussian,
         numbers("mean", mean),
         p,
         numbers("target", target),
