@@ -7,7 +7,7 @@ import pytest
 
 from zib import theory
 from zib.env import Gaussian, LoanMarket, ZeroInflated
-from zib.experiments import fig1b, figS6, study
+from zib.experiments import fig1b, figS6, panels, study
 from zib.experiments.record import Context
 
 CASE = fig1b.Case("Gaussian", ZeroInflated(Gaussian(2.0, 0.5), 0.3))
@@ -142,12 +142,12 @@ def test_study_runs_every_policy_in_every_family(tmp_path):
     assert {s.source for s in record.settings} == {"paper", "ours", "fix"}
     labels = {line.split(",")[3] for line in lines[1:]}
     assert labels == {
-        *study.ZERO_INFLATED, study.STRONG, *study.BASELINES, *study.OTHERS, "asymptotic bound"
+        *panels.ZERO_INFLATED, panels.STRONG, *panels.BASELINES, *panels.OTHERS, "asymptotic bound"
     }  # fmt: skip
 
 
 def test_study_keeps_finished_panels_when_interrupted(tmp_path, monkeypatch):
-    real, calls = study.zib.simulate, []
+    real, calls = panels.zib.simulate, []
 
     def simulate(*args, **kwargs):
         result = real(*args, **kwargs)
@@ -156,7 +156,7 @@ def test_study_keeps_finished_panels_when_interrupted(tmp_path, monkeypatch):
             result.regret[0, 0] = np.nan
         return result
 
-    monkeypatch.setattr(study.zib, "simulate", simulate)
+    monkeypatch.setattr(panels.zib, "simulate", simulate)
     arguments = {
         "id": "fig2",
         "title": "t",
@@ -176,7 +176,7 @@ def test_study_keeps_finished_panels_when_interrupted(tmp_path, monkeypatch):
 
 def test_checkpoints_contain_half_and_end():
     for horizon in (100, 300, 10_000, 75_000):
-        rounds = study.rounds_to_record(horizon)
+        rounds = panels.rounds_to_record(horizon)
         assert horizon // 2 in rounds
         assert rounds[-1] == horizon
         assert rounds[0] >= 1
@@ -184,10 +184,10 @@ def test_checkpoints_contain_half_and_end():
 
 @pytest.mark.parametrize("family", ["gaussian", "exponential"])
 def test_yardstick_has_the_right_limit_and_start(family, seed):
-    maker = study.RandomMAB(family, n_arms=4)
+    maker = panels.RandomMAB(family, n_arms=4)
     rounds = np.array([1, 10, 10**12, 10**15])
-    curve = study.asymptotic_bound(maker, seed, 3, rounds)
-    instances = [maker.instance(study.stream(seed, study.Role.INSTANCE, r)) for r in range(3)]
+    curve = panels.asymptotic_bound(maker, seed, 3, rounds)
+    instances = [maker.instance(panels.stream(seed, panels.Role.INSTANCE, r)) for r in range(3)]
     rate = np.mean(
         [
             theory.lower_bound(e.magnitudes, e.probs, maker.sigma)
@@ -199,4 +199,4 @@ def test_yardstick_has_the_right_limit_and_start(family, seed):
     # slope per unit of log t, far out
     assert (curve[3] - curve[2]) / math.log(1000) == pytest.approx(rate, rel=1e-3)
     assert curve[0] == pytest.approx(np.mean([e.gaps.mean() for e in instances]))
-    assert study.asymptotic_bound(study.RandomMAB("mixture"), seed, 1, rounds) is None
+    assert panels.asymptotic_bound(panels.RandomMAB("mixture"), seed, 1, rounds) is None

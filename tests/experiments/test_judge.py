@@ -118,13 +118,13 @@ def test_study_verdicts_follow_the_curves():
     ours = {label: lambda t: 20 * np.log(t) for label in panels.ZERO_INFLATED}
     ours["ZI-TS"] = lambda t: 15 * np.log(t)
     theirs = {label: lambda t: 0.2 * t for label in panels.BASELINES}
-    panels = [
+    drawn = [
         _panel(family, {**ours, **theirs}) for family in ("gaussian", "mixture", "exponential")
     ]
-    assert {v.status for v in study_claims.verdicts(panels)} == {"holds"}
+    assert {v.status for v in study_claims.verdicts(drawn)} == {"holds"}
     swapped = {label: lambda t: 0.2 * t for label in panels.ZERO_INFLATED}
-    panels = [_panel(family, swapped) for family in ("gaussian", "mixture", "exponential")]
-    statuses = [v.status for v in study_claims.verdicts(panels)]
+    drawn = [_panel(family, swapped) for family in ("gaussian", "mixture", "exponential")]
+    statuses = [v.status for v in study_claims.verdicts(drawn)]
     assert statuses[0] == statuses[1] == "fails"
     assert statuses[2] == "holds"  # the strong baseline
     assert set(statuses[3:]) == {"fails"}

@@ -178,6 +178,7 @@ class ZeroInflated(Law):
 
     Examples
     --------
+    >>> from zib.env import Gaussian
     >>> reward = ZeroInflated(Gaussian(mean=2.0, sigma=0.5), prob=0.25)
     >>> reward.mean, reward.variance
     (0.5, 0.8125)
