@@ -9,7 +9,7 @@
 from importlib.metadata import version as _version
 
 from zib import _cache as _cache  # decides where compiled code is kept, before anything is compiled
-from zib import env, mab, theory
+from zib import contextual, env, mab, theory
 from zib._kernel import jitable, register
 from zib._spec import Spec
 from zib._validate import InvalidParameterError
@@ -31,6 +31,7 @@ __all__ = [
     "SubGaussian",
     "SubWeibull",
     "ZeroInflated",
+    "contextual",
     "env",
     "jitable",
     "mab",
