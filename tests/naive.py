@@ -107,7 +107,7 @@ def heavy_parts(history, t, epsilon, moment):
             if abs(r) <= limit:
                 kept += r
     power = epsilon / (1 + epsilon)
-    mean_upper = kept / len(x) + moment ** (1 / (1 + epsilon)) * (32 * log_t / len(x)) ** power
+    mean_upper = kept / len(x) + 4 * moment ** (1 / (1 + epsilon)) * (2 * log_t / len(x)) ** power
     return mean_upper, low, high
 
 

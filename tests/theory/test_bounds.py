@@ -194,6 +194,17 @@ def test_trimming_factor_is_the_formula() -> None:
     assert radius == pytest.approx(wanted, rel=1e-12)
 
 
+def test_trimmed_radius_given_the_count() -> None:
+    found = theory.trimmed_count_radius(np.array([0, 10, 1000]), 0.1, 7.0, 0.5)
+    wanted = 4 * 7.0 ** (1 / 1.5) * (math.log(20.0) / np.array([10, 1000])) ** (0.5 / 1.5)
+    assert np.isinf(found[0])
+    np.testing.assert_allclose(found[1:], wanted, rtol=1e-12)
+    # at epsilon = 1 it is the printed (32 log t / B)^(1/2), delta = 2/t²
+    t = 500.0
+    printed = math.sqrt(7.0) * math.sqrt(32 * math.log(t) / 60)
+    assert theory.trimmed_count_radius(60, 2 / t**2, 7.0, 1.0) == pytest.approx(printed)
+
+
 def test_trimmed_mean_keeps_what_is_below_the_growing_threshold(rng: np.random.Generator) -> None:
     x = rng.standard_t(2.5, size=200) * 3
     eps, moment, delta = 0.5, 4.0, 0.1

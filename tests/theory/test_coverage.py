@@ -240,3 +240,21 @@ def test_trimmed_mean(p: float, centre: float, rng: np.random.Generator) -> None
         failures[:, i] = centre - estimate >= radius, estimate - centre >= radius
     accept(failures[0], delta, p, centre)
     accept(failures[1], delta, p, centre)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize("centre", [-2.0, 6.0])
+def test_trimmed_mean_given_the_count(
+    epsilon: float, centre: float, rng: np.random.Generator
+) -> None:
+    # Student's t with just more moments than needed; the count is random, as in a bandit
+    delta, repeats, n, p = 0.1, 600, 200, 0.3
+    degrees = 1.05 + epsilon
+    moment = stats.t(degrees, loc=centre).expect(lambda x: np.abs(x) ** (1 + epsilon), limit=500)
+    failures = np.zeros(repeats)
+    for i in range(repeats):
+        count = max(rng.binomial(n, p), 1)
+        x = centre + rng.standard_t(degrees, count)
+        radius = theory.trimmed_count_radius(count, delta, moment, epsilon)
+        failures[i] = abs(theory.trimmed_mean(x, delta, moment, epsilon) - centre) > radius
+    accept(failures, delta, epsilon, centre)

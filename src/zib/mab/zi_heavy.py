@@ -12,9 +12,15 @@ from zib._kernel import register
 from zib._spec import Spec
 from zib.mab.unseen import complete_unseen, resolve_unseen
 from zib.stats.arms import CLOCK, ArmState, new_state, observe
-from zib.theory.scalars import signed_product, trim_threshold, trimming_factor_scalar
+from zib.theory.scalars import (
+    signed_product,
+    trim_threshold,
+    trimmed_count_radius,
+    trimming_factor_scalar,
+)
 
-GROWING, PRINTED = 0, 1
+GROWING, PRINTED = 0, 1  # trimming
+GIVEN_COUNT = 0  # radius
 KEPT = 0  # column of `cache`: sum of the rewards that passed the trimming
 
 
@@ -41,8 +47,9 @@ class ZIHeavyUCB(Spec, _ZIHeavyUCBFields):
         threshold g(p̂, ε) M^(1/(1+ε)) (log t²/n)^(ε/(1+ε)) of the listing, which ends up discarding
         everything; kept for comparison.
     radius
-        ``"given_count"`` (default): M^(1/(1+ε)) (32 log t/B)^(ε/(1+ε)) with the number B of
-        non-zero rewards. ``"printed"``: n pulls in place of B, too narrow when p is small.
+        ``"given_count"`` (default): 4 M^(1/(1+ε)) (log t²/B)^(ε/(1+ε)) with the number B of
+        non-zero rewards. ``"printed"``: M^(1/(1+ε)) (32 log t/n)^(ε/(1+ε)) with n pulls; too narrow
+        when p is small, and, as a constant, when ε is.
     unseen
         As in `ZIUCB`.
 
@@ -105,7 +112,10 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     log_t = math.log(max(state.shared[CLOCK] + 1.0, 2.0))
     power = spec.epsilon / (1.0 + spec.epsilon)
-    scale = spec.moment ** (1.0 / (1.0 + spec.epsilon)) * (32.0 * log_t) ** power
+    if spec.radius == GIVEN_COUNT:
+        scale = trimmed_count_radius(1.0, 2.0 * log_t, spec.moment, spec.epsilon)
+    else:
+        scale = spec.moment ** (1.0 / (1.0 + spec.epsilon)) * (32.0 * log_t) ** power
     top = -np.inf
     for k in range(out.size):
         n = state.pulls[k]
@@ -117,7 +127,7 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
         p_hat = nonzero / n
         out[k] = min(1.0, p_hat + wide)
         if nonzero > 0.0:
-            count = nonzero if spec.radius == 0 else n
+            count = nonzero if spec.radius == GIVEN_COUNT else n
             mean_upper = state.cache[k, KEPT] / nonzero + scale * count**-power
             top = max(top, mean_upper)
             out[k] = signed_product(mean_upper, max(0.0, p_hat - wide), out[k])

@@ -190,6 +190,15 @@ def trim_threshold(j: float, level: float, moment: float, epsilon: float) -> flo
 
 
 @register_jitable
+def trimmed_count_radius(count: float, level: float, moment: float, epsilon: float) -> float:
+    """Return 4 M^(1/(1+eps)) (level/count)^(eps/(1+eps)), level = log(2/delta)."""
+    if count <= 0.0:
+        return math.inf
+    order = epsilon / (1.0 + epsilon)
+    return 4.0 * power(moment, 1.0 / (1.0 + epsilon)) * power(level / count, order)
+
+
+@register_jitable
 def trimming_factor_scalar(p: float, epsilon: float) -> float:
     """Return g(p, eps), the constant of the trimmed-mean inequality."""
     if p <= 0.0:
