@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import zib
-from zib.stats.arms import ArmState, new_state, observe
+from zib.stats.arms import ArmState, new_state, observe, reward_variance
 
 # 1. The spec: parameters only, immutable. Compiled code sees the fields, so they are numbers.
 
@@ -65,12 +65,8 @@ def refresh(spec: Any, state: Any, arm: int) -> None:
     if n == 0.0:
         state.cache[arm, INDEX] = np.inf  # untried arms come first
         return
-    nonzero = state.nonzero[arm]
-    variance = spec.floor * spec.floor
-    if nonzero > 0.0:
-        mean = state.total[arm] / nonzero
-        missed = 1.0 - nonzero / n
-        variance = max(variance, (state.spread[arm] + nonzero * missed * mean * mean) / n)
+    seen = reward_variance(n, state.nonzero[arm], state.total[arm], state.spread[arm])
+    variance = max(spec.floor * spec.floor, seen)
     state.cache[arm, INDEX] = state.total[arm] / n + spec.width * math.sqrt(variance / n)
 
 

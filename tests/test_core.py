@@ -93,7 +93,7 @@ def test_disk_cache_hits_in_a_second_process_and_is_not_stale_after_an_edit(tmp_
     # an edit of a kernel, in another file than the compiled loop, must not find the old code
     kernels = package / "mab" / "classics.py"
     edited = kernels.read_text().replace(
-        "math.sqrt(2.0 * log_t / n)", "math.sqrt(20.0 * log_t / n)"
+        "given_count_radius(n, log_t,", "given_count_radius(n, 10.0 * log_t,"
     )
     assert edited != kernels.read_text()
     kernels.write_text(edited)

@@ -29,8 +29,11 @@ from zib.experiments.record import (
     Verdict,
     provenance,
 )
+from zib.mab import SubGaussian
 from zib.plot import Style, legend_below, paper_style, save_figure
 from zib.plot.style import style_of
+from zib.theory import scalars
+from zib.theory._vectorise import apply
 
 ID = "fig1b"
 TITLE = "Figure 1b: upper confidence bounds for mu·p"
@@ -128,7 +131,8 @@ def _joint_kl_proven(s: Sample, case: Case) -> Array:
 
 
 def _naive(s: Sample, square: float | Array) -> Array:
-    return np.asarray(s.total / s.n + np.sqrt(2 * square * LEVEL / s.n))
+    radius = apply(scalars.given_count_radius, s.n, LEVEL, np.sqrt(square))
+    return np.asarray(s.total / s.n + radius)
 
 
 def _naive_true(s: Sample, case: Case) -> Array:
@@ -184,7 +188,7 @@ def subweibull_size(case: Case) -> float:
     """Return C with E exp((X − mu)²/C²) <= 2 for the non-zero rewards of a case."""
     law = case.reward.law
     if isinstance(law, Gaussian):
-        return law.sigma * math.sqrt(8.0 / 3.0)
+        return SubGaussian(law.sigma).size
     assert isinstance(law, QuantileTable)
     return law.subweibull_size(2.0)
 

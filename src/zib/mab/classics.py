@@ -14,7 +14,7 @@ from zib import _validate as check
 from zib._kernel import jitable, register
 from zib._spec import Spec
 from zib.stats.arms import CLOCK, ArmState, new_state, observe, reward_variance
-from zib.theory.scalars import kl_upper
+from zib.theory.scalars import given_count_radius, kl_upper
 
 
 class _ScaleFields(NamedTuple):
@@ -54,7 +54,7 @@ def _ucb1_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
         if n == 0.0:
             out[k] = np.inf
         else:
-            out[k] = state.total[k] / n + spec.scale * math.sqrt(2.0 * log_t / n)
+            out[k] = state.total[k] / n + given_count_radius(n, log_t, spec.scale)
 
 
 register(UCB1, init=_init, scores=_ucb1_scores, update=_update, additive=True)

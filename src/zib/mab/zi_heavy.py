@@ -16,7 +16,7 @@ from zib.theory.scalars import (
     signed_product,
     trim_threshold,
     trimmed_count_radius,
-    trimming_factor_scalar,
+    trimmed_pulls_radius,
 )
 
 GROWING, PRINTED = 0, 1  # trimming
@@ -99,11 +99,9 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     if spec.trim == GROWING:
         threshold = trim_threshold(state.nonzero[arm], log_t2, spec.moment, spec.epsilon)
     else:
-        power = spec.epsilon / (1.0 + spec.epsilon)
-        threshold = (
-            trimming_factor_scalar(state.nonzero[arm] / state.pulls[arm], spec.epsilon)
-            * spec.moment ** (1.0 / (1.0 + spec.epsilon))
-            * (log_t2 / state.pulls[arm]) ** power
+        n = state.pulls[arm]
+        threshold = trimmed_pulls_radius(
+            n, state.nonzero[arm] / n, log_t2, spec.moment, spec.epsilon
         )
     if abs(reward) <= threshold:
         state.cache[arm, KEPT] += reward

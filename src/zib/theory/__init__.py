@@ -10,12 +10,14 @@ from zib.theory.bounds import (
     subexponential_radius,
     subweibull_constants,
     subweibull_radius,
+    zi_subweibull_min_n,
+    zi_subweibull_radius,
+)
+from zib.theory.heavy import (
     trimmed_count_radius,
     trimmed_mean,
     trimmed_radius,
     trimming_factor,
-    zi_subweibull_min_n,
-    zi_subweibull_radius,
 )
 from zib.theory.products import (
     joint_kl_level,

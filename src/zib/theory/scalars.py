@@ -207,6 +207,16 @@ def trimming_factor_scalar(p: float, epsilon: float) -> float:
     return (1.0 + epsilon) * power(2.0 / p, order) + 4.0 / (3.0 * p) + 2.0 / math.sqrt(p)
 
 
+@register_jitable
+def trimmed_pulls_radius(n: float, p: float, level: float, moment: float, epsilon: float) -> float:
+    """Return g(p, eps) M^(1/(1+eps)) (level/n)^(eps/(1+eps)), level = log(2/delta)."""
+    return (
+        trimming_factor_scalar(p, epsilon)
+        * power(moment, 1.0 / (1.0 + epsilon))
+        * power(level / n, epsilon / (1.0 + epsilon))
+    )
+
+
 # --------------------------------------------------------------------------------------------
 # products
 
