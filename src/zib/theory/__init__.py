@@ -13,6 +13,14 @@ from zib.theory.bounds import (
     zi_subweibull_min_n,
     zi_subweibull_radius,
 )
+from zib.theory.contextual import (
+    contextual_optimism,
+    contextual_radius,
+    contextual_random_period,
+    contextual_regret_bound,
+    contextual_spread,
+    contextual_thompson_rate,
+)
 from zib.theory.heavy import (
     trimmed_count_radius,
     trimmed_mean,
@@ -48,6 +56,12 @@ from zib.theory.sizes import (
 __all__ = [
     "bernoulli_lower",
     "bernoulli_upper",
+    "contextual_optimism",
+    "contextual_radius",
+    "contextual_random_period",
+    "contextual_regret_bound",
+    "contextual_spread",
+    "contextual_thompson_rate",
     "divergence_to",
     "exponential_subexponential_size",
     "given_count_radius",
