@@ -24,6 +24,9 @@ Kernel = Callable[..., Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _BORROWS: Any = {"_nrt": False, "forceinline": True}
 jitable: Callable[[_F], _F] = register_jitable(**_BORROWS)
+# The same without forced inlining, for functions that take longer than a call.
+CALLED: Any = {"_nrt": False}
+borrowing: Callable[[_F], _F] = register_jitable(**CALLED)
 
 
 class Policy(NamedTuple):
@@ -122,6 +125,11 @@ def is_native(spec: Any) -> bool:
     if not type(spec).__module__.startswith("zib."):
         return False
     return all(is_native(field) for field in spec if hasattr(field, "_fields"))
+
+
+def is_interpreted(spec: Any) -> bool:
+    """Whether the kernels hold Python objects, so that only the interpreter can run them."""
+    return bool(getattr(spec, "interpreted", False))
 
 
 def draws_randomly(spec: Any) -> bool:

@@ -137,5 +137,10 @@ def kappa(link: Any, radius: float) -> float:
     >>> round(kappa(Logit(), 1.0), 4)
     0.1966
     """
-    radius = check.real("radius", radius, low=0)
-    return min(derivative(link, -radius), derivative(link, radius))
+    return smallest_slope(link, check.real("radius", radius, low=0))
+
+
+@register_jitable
+def smallest_slope(link: Any, radius: float) -> float:
+    """Return κ without checks, for kernels; not quite 0 where it underflows, radii divide by it."""
+    return max(min(derivative(link, -radius), derivative(link, radius)), 1e-100)

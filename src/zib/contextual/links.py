@@ -2,18 +2,20 @@
 
 `Logit`, `Probit`, `Cauchit`, `CLogLog` and `Log` turn a linear predictor z into a probability,
 `Identity` leaves it alone. The formulas stay finite and keep their relative accuracy in both tails,
-beyond |z| = 800.
+beyond |z| = 800. `StandardLink` is any one of the six by number: policies hold it, so that one
+compilation serves all six.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from numba.extending import register_jitable
 
+from zib import _validate as check
 from zib._spec import Spec
-from zib.contextual.link import register_link
+from zib.contextual.link import lookup_link, register_link
 
 LARGEST = 700.0  # exp of more than 709 overflows
 
@@ -52,11 +54,13 @@ def _logit_value(link: Any, z: float) -> float:
     return e / (1.0 + e)
 
 
+@register_jitable
 def _logit_derivative(link: Any, z: float) -> float:
     e = math.exp(-min(abs(z), LARGEST))
     return e / ((1.0 + e) * (1.0 + e))
 
 
+@register_jitable
 def _logit_inverse(link: Any, z: float) -> float:
     return math.log(z) - math.log1p(-z)
 
@@ -66,10 +70,12 @@ def _softplus(z: float) -> float:
     return max(z, 0.0) + math.log1p(math.exp(-min(abs(z), LARGEST)))
 
 
+@register_jitable
 def _logit_log_value(link: Any, z: float) -> float:
     return -_softplus(-z)
 
 
+@register_jitable
 def _logit_log_complement(link: Any, z: float) -> float:
     return -_softplus(z)
 
@@ -143,16 +149,19 @@ def _normal_quantile(p: float) -> float:
     return z
 
 
+@register_jitable
 def _probit_inverse(link: Any, z: float) -> float:
     if z <= 0.5:
         return _normal_quantile(z)
     return -_normal_quantile(1.0 - z)
 
 
+@register_jitable
 def _probit_log_value(link: Any, z: float) -> float:
     return _log_normal_tail(z)
 
 
+@register_jitable
 def _probit_log_complement(link: Any, z: float) -> float:
     return _log_normal_tail(-z)
 
@@ -187,10 +196,12 @@ def _cauchit_value(link: Any, z: float) -> float:
     return 0.5 + math.atan(z) / math.pi
 
 
+@register_jitable
 def _cauchit_derivative(link: Any, z: float) -> float:
     return 1.0 / (math.pi * (1.0 + z * z))
 
 
+@register_jitable
 def _cauchit_inverse(link: Any, z: float) -> float:
     if z < 0.25:
         return -1.0 / math.tan(math.pi * z)
@@ -206,6 +217,7 @@ def _cauchit_log_value(link: Any, z: float) -> float:
     return math.log(_cauchit_value(link, z))
 
 
+@register_jitable
 def _cauchit_log_complement(link: Any, z: float) -> float:
     return _cauchit_log_value(link, -z)
 
@@ -238,18 +250,22 @@ def _exp(z: float) -> float:
     return math.exp(min(max(z, -LARGEST), LARGEST))
 
 
+@register_jitable
 def _cloglog_value(link: Any, z: float) -> float:
     return -math.expm1(-_exp(z))
 
 
+@register_jitable
 def _cloglog_derivative(link: Any, z: float) -> float:
     return math.exp(max(z - _exp(z), -LARGEST)) if z < 7.0 else 0.0
 
 
+@register_jitable
 def _cloglog_inverse(link: Any, z: float) -> float:
     return math.log(-math.log1p(-z))
 
 
+@register_jitable
 def _cloglog_log_value(link: Any, z: float) -> float:
     e = _exp(z)
     if z < -30.0:
@@ -257,6 +273,7 @@ def _cloglog_log_value(link: Any, z: float) -> float:
     return math.log(-math.expm1(-e))
 
 
+@register_jitable
 def _cloglog_log_complement(link: Any, z: float) -> float:
     return -_exp(z)
 
@@ -284,18 +301,22 @@ class Log(_Link, _NoFields):
         return super().__new__(cls, 0.0)
 
 
+@register_jitable
 def _log_link_value(link: Any, z: float) -> float:
     return _exp(z)
 
 
+@register_jitable
 def _log_link_inverse(link: Any, z: float) -> float:
     return math.log(z)
 
 
+@register_jitable
 def _log_link_log_value(link: Any, z: float) -> float:
     return z
 
 
+@register_jitable
 def _log_link_log_complement(link: Any, z: float) -> float:
     if z >= 0.0:
         return math.nan
@@ -322,18 +343,22 @@ class Identity(_Link, _NoFields):
         return super().__new__(cls, 0.0)
 
 
+@register_jitable
 def _identity_value(link: Any, z: float) -> float:
     return z
 
 
+@register_jitable
 def _identity_derivative(link: Any, z: float) -> float:
     return 1.0
 
 
+@register_jitable
 def _identity_log_value(link: Any, z: float) -> float:
     return math.log(z) if z > 0.0 else math.nan
 
 
+@register_jitable
 def _identity_log_complement(link: Any, z: float) -> float:
     return math.log1p(-z) if z < 1.0 else math.nan
 
@@ -345,4 +370,161 @@ register_link(
     inverse=_identity_value,
     log_value=_identity_log_value,
     log_complement=_identity_log_complement,
+)
+
+
+# ------------------------------------------------------------------------------- any of the six
+
+LOGIT, PROBIT, CAUCHIT, CLOGLOG, LOG, IDENTITY = range(6)
+
+
+class _StandardFields(NamedTuple):
+    name: int
+
+
+class StandardLink(Spec, _StandardFields):
+    """One of the six links by name.
+
+    Parameters
+    ----------
+    name
+        ``"logit"``, ``"probit"``, ``"cauchit"``, ``"cloglog"``, ``"log"`` or ``"identity"``.
+
+    Examples
+    --------
+    >>> from zib.contextual import value
+    >>> value(StandardLink(name="probit"), 0.0)
+    0.5
+    """
+
+    __slots__ = ()
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "name": ("logit", "probit", "cauchit", "cloglog", "log", "identity")
+    }
+
+    def __new__(cls, *, name: str) -> StandardLink:
+        """Take the name of a link."""
+        return super().__new__(cls, check.choice("link", name, cls.choices["name"]))
+
+
+_BY_TYPE: dict[type, str] = {
+    Logit: "logit",
+    Probit: "probit",
+    Cauchit: "cauchit",
+    CLogLog: "cloglog",
+    Log: "log",
+    Identity: "identity",
+}
+
+
+def resolve_link(link: Any, *, probability: bool = True) -> Any:
+    """Return the link a policy holds: ours by number, a registered foreign one as it is.
+
+    `probability` refuses the identity, which is no model of an occurrence.
+    """
+    if isinstance(link, str):
+        found: Any = StandardLink(name=link)
+    elif type(link) in _BY_TYPE:
+        found = StandardLink(name=_BY_TYPE[type(link)])
+    else:
+        lookup_link(link)
+        found = link
+    if probability and found == StandardLink(name="identity"):
+        allowed = ", ".join(repr(o) for o in StandardLink.choices["name"][:-1])
+        raise check.InvalidParameterError(f"`link` must be one of {allowed}; got {link!r}")
+    return found
+
+
+def link_parameter(link: Any) -> Any:
+    """Return what a user would write for a link: its name if it is one of ours."""
+    return link.parameters()["name"] if isinstance(link, StandardLink) else link
+
+
+@register_jitable
+def _standard_value(link: Any, z: float) -> float:
+    kind = link.name
+    if kind == LOGIT:
+        return _logit_value(link, z)
+    if kind == PROBIT:
+        return _probit_value(link, z)
+    if kind == CAUCHIT:
+        return _cauchit_value(link, z)
+    if kind == CLOGLOG:
+        return _cloglog_value(link, z)
+    if kind == LOG:
+        return _log_link_value(link, z)
+    return _identity_value(link, z)
+
+
+@register_jitable
+def _standard_derivative(link: Any, z: float) -> float:
+    kind = link.name
+    if kind == LOGIT:
+        return _logit_derivative(link, z)
+    if kind == PROBIT:
+        return _probit_derivative(link, z)
+    if kind == CAUCHIT:
+        return _cauchit_derivative(link, z)
+    if kind == CLOGLOG:
+        return _cloglog_derivative(link, z)
+    if kind == LOG:
+        return _log_link_value(link, z)
+    return _identity_derivative(link, z)
+
+
+@register_jitable
+def _standard_inverse(link: Any, z: float) -> float:
+    kind = link.name
+    if kind == LOGIT:
+        return _logit_inverse(link, z)
+    if kind == PROBIT:
+        return _probit_inverse(link, z)
+    if kind == CAUCHIT:
+        return _cauchit_inverse(link, z)
+    if kind == CLOGLOG:
+        return _cloglog_inverse(link, z)
+    if kind == LOG:
+        return _log_link_inverse(link, z)
+    return _identity_value(link, z)
+
+
+@register_jitable
+def _standard_log_value(link: Any, z: float) -> float:
+    kind = link.name
+    if kind == LOGIT:
+        return _logit_log_value(link, z)
+    if kind == PROBIT:
+        return _probit_log_value(link, z)
+    if kind == CAUCHIT:
+        return _cauchit_log_value(link, z)
+    if kind == CLOGLOG:
+        return _cloglog_log_value(link, z)
+    if kind == LOG:
+        return _log_link_log_value(link, z)
+    return _identity_log_value(link, z)
+
+
+@register_jitable
+def _standard_log_complement(link: Any, z: float) -> float:
+    kind = link.name
+    if kind == LOGIT:
+        return _logit_log_complement(link, z)
+    if kind == PROBIT:
+        return _probit_log_complement(link, z)
+    if kind == CAUCHIT:
+        return _cauchit_log_complement(link, z)
+    if kind == CLOGLOG:
+        return _cloglog_log_complement(link, z)
+    if kind == LOG:
+        return _log_link_log_complement(link, z)
+    return _identity_log_complement(link, z)
+
+
+register_link(
+    StandardLink,
+    value=_standard_value,
+    derivative=_standard_derivative,
+    inverse=_standard_inverse,
+    log_value=_standard_log_value,
+    log_complement=_standard_log_complement,
 )
