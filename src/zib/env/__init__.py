@@ -1,7 +1,12 @@
 """Environments: laws of rewards, fixed bandits, and bandits redrawn for every replication."""
 
+from zib.env.contextual import ContextBlock, ContextualGLM
+from zib.env.contextual_drift import DriftingActions, DriftingRun
+from zib.env.contextual_random import DisjointContextual, DisjointGLM, RandomContextual
 from zib.env.generators import (
     PAPER_PROBS,
+    PAPER_SPARSITIES,
+    ContextualEnvironment,
     Environment,
     RandomMAB,
     from_dict,
@@ -26,6 +31,14 @@ from zib.env.rewards import (
 __all__ = [
     "MAB",
     "PAPER_PROBS",
+    "PAPER_SPARSITIES",
+    "ContextBlock",
+    "ContextualEnvironment",
+    "ContextualGLM",
+    "DisjointContextual",
+    "DisjointGLM",
+    "DriftingActions",
+    "DriftingRun",
     "Environment",
     "Exponential",
     "ExponentialMAB",
@@ -38,6 +51,7 @@ __all__ = [
     "MixtureMAB",
     "Pareto",
     "QuantileTable",
+    "RandomContextual",
     "RandomMAB",
     "StudentT",
     "ZeroInflated",

@@ -10,6 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from zib._validate import InvalidParameterError, choice, integer, real, vector
+from zib.env.contextual import ContextualGLM
+from zib.env.contextual_draws import LINK_NAMES, NOISES, LinkName, Noise
+from zib.env.contextual_drift import DriftingActions
+from zib.env.contextual_random import DisjointContextual, DisjointGLM, RandomContextual
 from zib.env.loan import LoanMarket
 from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB, _mab_from_dict
 from zib.env.rewards import Exponential, Gaussian, GaussianMixture, Kind, Law
@@ -107,7 +111,10 @@ class RandomMAB:
         return {"environment": "RandomMAB", **plain}
 
 
-Environment = MAB | RandomMAB
+ContextualEnvironment = (
+    ContextualGLM | RandomContextual | DisjointGLM | DisjointContextual | DriftingActions
+)
+Environment = MAB | RandomMAB | ContextualEnvironment
 
 _TYPES: dict[str, Callable[..., Environment]] = {
     "GaussianMAB": GaussianMAB,
@@ -115,6 +122,11 @@ _TYPES: dict[str, Callable[..., Environment]] = {
     "ExponentialMAB": ExponentialMAB,
     "LoanMarket": LoanMarket,
     "RandomMAB": RandomMAB,
+    "ContextualGLM": ContextualGLM,
+    "RandomContextual": RandomContextual,
+    "DisjointGLM": DisjointGLM,
+    "DisjointContextual": DisjointContextual,
+    "DriftingActions": DriftingActions,
 }
 
 
@@ -133,7 +145,10 @@ def from_dict(data: Mapping[str, Any]) -> Environment:
         known = ", ".join(["MAB", *_TYPES])
         raise InvalidParameterError(f"`environment` must be one of {known}; got {name!r}")
     try:
-        return _mab_from_dict(arguments) if name == "MAB" else _TYPES[name](**arguments)
+        if name == "MAB":
+            return _mab_from_dict(arguments)
+        nested = {k: from_dict(v) if isinstance(v, Mapping) else v for k, v in arguments.items()}
+        return _TYPES[name](**nested)
     except (TypeError, KeyError):
         raise InvalidParameterError(
             f"`data` must hold the parameters of {name}; got {sorted(arguments)}"
@@ -168,6 +183,31 @@ for _tag, _probs in PAPER_PROBS.items():
         register_id(f"paper-mab-{_family}-{_tag}-v1", _paper(_family, _probs))
 register_id("loan-market-v1", LoanMarket)
 
+PAPER_SPARSITIES = (1, 3, 5, 7)
+
+
+def _paper_contextual(noise: Noise, sparsity: int, link: LinkName) -> Callable[[], Environment]:
+    return lambda: RandomContextual(sparsity=sparsity, noise=noise, link=link)
+
+
+def _disjoint(noise: Noise) -> Callable[[], Environment]:
+    return lambda: DisjointContextual(noise=noise)
+
+
+def _drifting(noise: Noise) -> Callable[[], Environment]:
+    return lambda: DriftingActions(RandomContextual(noise=noise))
+
+
+for _noise in NOISES:
+    for _sparsity in PAPER_SPARSITIES:
+        for _link in LINK_NAMES:
+            register_id(
+                f"paper-contextual-{_noise}-s{_sparsity}-{_link}-v1",
+                _paper_contextual(_noise, _sparsity, _link),
+            )
+    register_id(f"disjoint-{_noise}-v1", _disjoint(_noise))
+    register_id(f"drifting-{_noise}-v1", _drifting(_noise))
+
 
 def make(name: str) -> Environment:
     """Return the environment registered under a versioned id.
@@ -178,6 +218,8 @@ def make(name: str) -> Environment:
     --------
     >>> make("paper-mab-gaussian-p30-v1").probs
     (0.3, 0.35)
+    >>> make("paper-contextual-mixture-s3-logit-v1").n_features
+    (10, 10)
     """
     factory = _IDS.get(name)
     if factory is None:
