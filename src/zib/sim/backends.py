@@ -24,7 +24,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.sim.engine import Run, play
+from zib.sim.contextual import play_contextual
+from zib.sim.engine import play
+from zib.sim.run import Run
 
 BACKENDS = ("serial", "threads", "processes")
 
@@ -49,7 +51,8 @@ class _GivenUp(Exception):
 
 
 def _do(task: Task, on_checkpoint: Callable[[], None] | None = None) -> Run:
-    return play(
+    contextual = hasattr(task.environment, "n_features")
+    return (play_contextual if contextual else play)(
         task.spec,
         task.environment,
         task.checkpoints,

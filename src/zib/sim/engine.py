@@ -9,7 +9,7 @@ there yet, returns, and goes on after the refill.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from zib._entry import Entry
 from zib._rng import Role, stream
 from zib._validate import InvalidParameterError
 from zib.mab.baselines import set_true_sizes
+from zib.sim.run import Run
 
 ROUND, PENDING = 0, 1
 REGRET, REWARD = 0, 1
@@ -59,14 +60,6 @@ def advance(pin, table, used, filled, gaps, clock, sums, stop):  # type: ignore[
     return _advance(  # type: ignore[no-untyped-call]
         pin.spec, pin.state, pin.rng, pin.out, table, used, filled, gaps, clock, sums, stop
     )
-
-
-class Run(NamedTuple):
-    """What one replication of one policy leaves behind."""
-
-    regret: NDArray[np.float64]
-    reward: NDArray[np.float64]
-    pulls: NDArray[np.int64]
 
 
 def play(

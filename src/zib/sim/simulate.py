@@ -22,6 +22,7 @@ from zib import _cache, _saved
 from zib import _validate as check
 from zib._kernel import lookup
 from zib._spec import label_of
+from zib.contextual.policy import lookup_policy
 from zib.sim.backends import BACKENDS, Interrupted, Task, default_workers, run_tasks, warm_up
 from zib.sim.results import Results
 
@@ -84,14 +85,14 @@ def simulate(
     >>> result.regret.shape
     (2, 4, 200)
     """
-    labelled = _labelled(policies)
+    _check_environment(env)
+    labelled = _labelled(policies, lookup_policy if hasattr(env, "n_features") else lookup)
     horizon = check.integer("horizon", horizon, low=1)
     replications = check.integer("replications", replications, low=1)
     seed = check.integer("seed", seed, low=0)
     check.choice("backend", backend, BACKENDS)
     workers = default_workers() if workers is None else check.integer("workers", workers, low=1)
     rounds = _rounds(checkpoints, horizon)
-    _check_environment(env)
 
     tasks = [
         Task(i, replication, spec, env, rounds, seed)
@@ -145,7 +146,9 @@ def simulate(
     return so_far()
 
 
-def _labelled(policies: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def _labelled(
+    policies: Mapping[str, Any] | Sequence[Any], find: Callable[[Any], Any]
+) -> dict[str, Any]:
     if isinstance(policies, Mapping):
         labelled = {str(label): spec for label, spec in policies.items()}
     else:
@@ -160,7 +163,7 @@ def _labelled(policies: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     if not labelled:
         raise check.InvalidParameterError("`policies` must hold at least one policy; got none")
     for spec in labelled.values():
-        lookup(spec)
+        find(spec)
     return labelled
 
 
