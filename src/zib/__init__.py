@@ -14,6 +14,7 @@ from zib._kernel import jitable, register
 from zib._spec import Spec
 from zib._validate import InvalidParameterError
 from zib.bandit import Bandit, SavedStateError
+from zib.contextual_bandit import ContextualBandit
 from zib.env import ZeroInflated
 from zib.mab import SubExponential, SubGaussian, SubWeibull
 from zib.sim import Results, SimulationError, simulate
@@ -22,6 +23,7 @@ __version__ = _version("zib")
 
 __all__ = [
     "Bandit",
+    "ContextualBandit",
     "InvalidParameterError",
     "Results",
     "SavedStateError",

@@ -55,7 +55,9 @@ class Entry:
         self.fresh = numba.njit(nogil=True)(function)
 
     def for_spec(self, spec: Any) -> Any:
-        """Return the compiled function to call for this spec."""
+        """Return the function to call for this spec, compiled unless the spec forbids it."""
+        if _kernel.is_interpreted(spec):
+            return self.interpreted
         return self.cached if _kernel.is_native(spec) else self.fresh
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import numpy as np
 
 from zib._kernel import REGISTRY
 from zib._spec import parameters_of
+from zib.contextual.estimators import Huber, LeastSquares, MedianOfMeans, Ridge
+from zib.contextual.link import LINKS
+from zib.contextual.policy import POLICIES
 from zib.mab.tails import Tail
 
 
@@ -40,7 +44,8 @@ def spec_to_data(spec: Any) -> dict[str, Any]:
 
 def spec_from_data(data: dict[str, Any]) -> Any:
     """Return the spec; only types that are registered in this process can be built."""
-    known = {spec_name(t): t for t in (*REGISTRY, Tail)}
+    parts = (*LINKS, Tail, Ridge, LeastSquares, Huber, MedianOfMeans)
+    known = {spec_name(t): t for t in (*REGISTRY, *POLICIES, *parts)}
     name = data["name"]
     if name not in known:
         raise SavedStateError(
@@ -55,11 +60,15 @@ def _value_to_data(value: Any) -> Any:
         return spec_to_data(value)
     if isinstance(value, float) and not np.isfinite(value):
         return {"float": repr(value)}
-    return value
+    if value is None or isinstance(value, (str, int, float, list, tuple, dict)):
+        return value
+    return {"object": repr(value)}  # a Python object, such as a model: described, not saved
 
 
 def _value_from_data(value: Any) -> Any:
     if isinstance(value, dict):
+        if "object" in value:
+            raise SavedStateError(f"{value['object']} is a Python object and was not saved")
         return float(value["float"]) if "float" in value else spec_from_data(value)
     return value
 
@@ -113,6 +122,34 @@ def array_from_data(data: Any, like: np.ndarray[Any, Any], name: str) -> np.ndar
             f"the saved array {name!r} has shape {array.shape}, expected {like.shape}"
         )
     return array
+
+
+# ----------------------------------------------------------------------------------------- states
+
+
+def state_to_data(state: Any) -> Any:
+    """Return a state, of arrays or of nested tuples of arrays, as data."""
+    if not isinstance(state, tuple):
+        if not isinstance(state, np.ndarray):
+            raise SavedStateError(
+                f"{type(state).__name__} is a Python object and cannot be saved as data; "
+                "keep the bandit with pickle instead"
+            )
+        return array_to_data(state)
+    return {name: state_to_data(part) for name, part in _named_parts(state)}
+
+
+def state_from_data(data: Any, like: Any, name: str = "state") -> Any:
+    """Return the state; its nesting, shapes and types must be those of `like`."""
+    if not isinstance(like, tuple):
+        return array_from_data(data, like, name)
+    parts = [state_from_data(data[key], part, f"{name}.{key}") for key, part in _named_parts(like)]
+    return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
+
+
+def _named_parts(state: Any) -> Iterator[tuple[str, Any]]:
+    names = getattr(state, "_fields", None) or [str(i) for i in range(len(state))]
+    return zip(names, state, strict=True)
 
 
 # ------------------------------------------------------------------------------------------ files

@@ -1,32 +1,19 @@
-"""The public conformance suite: what every policy and every environment must keep to.
-
-Use it on your own policy::
-
-    import zib.testing
-    zib.testing.check_policy(MyPolicy(level=2.0))
-
-Each check raises an AssertionError that says which promise was broken.
-"""
+"""What every multi-armed policy must keep to."""
 
 from __future__ import annotations
 
 import copy
-import math
-import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from zib import _kernel, contextual
-from zib._rng import Role, stream
-from zib._spec import parameters_of
+from zib import _kernel
 from zib.bandit import Bandit
 from zib.env import GaussianMAB
 from zib.sim.engine import give_true_sizes, play
-
-__all__ = ["check_environment", "check_link", "check_policy"]
+from zib.testing.specs import allowed, check_spec_is_data
 
 _ENVIRONMENTS = {
     "dense": GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.35, 0.3], sigma=0.5),
@@ -47,7 +34,7 @@ def check_policy(spec: Any, *, rounds: int = 300) -> None:
         Length of the runs in which compiled and interpreted decisions are compared.
     """
     _kernel.lookup(spec)
-    _check_spec_is_data(spec)
+    check_spec_is_data(spec)
     _check_untried_arms_first(spec)
     _check_select_learns_nothing(spec)
     _check_update_draws_nothing(spec)
@@ -70,25 +57,13 @@ def _fresh(spec: Any, n_arms: int) -> tuple[Any, np.random.Generator, np.ndarray
     return state, np.random.default_rng(7), np.zeros(n_arms)
 
 
-def _allowed(spec: Any, reward: float) -> float:
-    low, high = getattr(spec, "reward_range", (-math.inf, math.inf))
-    return min(max(reward, low), high)
-
-
-def _check_spec_is_data(spec: Any) -> None:
-    rebuilt = type(spec)(**parameters_of(spec))
-    assert rebuilt == spec, f"{spec!r} is not rebuilt by its own parameters"
-    assert pickle.loads(pickle.dumps(spec)) == spec, f"{spec!r} does not survive pickling"
-    hash(spec)
-
-
 def _check_untried_arms_first(spec: Any) -> None:
     state, rng, out = _fresh(spec, 5)
     seen = []
     for _ in range(5):
         arm = _kernel.choose(spec, state, rng, out)
         seen.append(int(arm))
-        _kernel.update(spec, state, arm, _allowed(spec, 0.7))
+        _kernel.update(spec, state, arm, allowed(spec, 0.7))
     assert sorted(seen) == list(range(5)), f"untried arms must come first; played {seen}"
 
 
@@ -104,7 +79,7 @@ def _some_rewards(spec: Any, n: int, n_arms: int) -> list[tuple[int, float]]:
     rng = np.random.default_rng(11)
     arms = np.concatenate([np.arange(n_arms), rng.integers(n_arms, size=n - n_arms)])
     rewards = np.where(rng.random(n) < 0.3, rng.normal(1.0, 1.0, n), 0.0)
-    return [(int(a), _allowed(spec, float(r))) for a, r in zip(arms, rewards, strict=True)]
+    return [(int(a), allowed(spec, float(r))) for a, r in zip(arms, rewards, strict=True)]
 
 
 def _check_select_learns_nothing(spec: Any) -> None:
@@ -141,7 +116,7 @@ def _check_extreme_histories(spec: Any) -> None:
         for j in range(60):
             arm = _kernel.choose(spec, state, rng, out)
             assert not np.isnan(out).any(), f"NaN score after a history that is {name}: {out}"
-            _kernel.update(spec, state, int(arm), _allowed(spec, reward_of(j)))
+            _kernel.update(spec, state, int(arm), allowed(spec, reward_of(j)))
 
 
 def _check_many_arms(spec: Any) -> None:
@@ -175,8 +150,8 @@ def _check_saved_bandit_goes_on(spec: Any) -> None:
     for _ in range(20):
         mine, yours = bandit.select(), twin.select()
         assert mine == yours, "a loaded bandit must decide as the saved one would have"
-        bandit.update(mine, _allowed(spec, 0.5))
-        twin.update(yours, _allowed(spec, 0.5))
+        bandit.update(mine, allowed(spec, 0.5))
+        twin.update(yours, allowed(spec, 0.5))
     assert twin.dumps() == bandit.dumps(), "a loaded bandit must learn as the saved one would have"
 
 
@@ -189,7 +164,7 @@ def _check_halves_add_up(spec: Any) -> None:
 
 def _check_revision_is_exact(spec: Any) -> None:
     rewards = _some_rewards(spec, 60, 4)
-    late = _allowed(spec, 0.9)
+    late = allowed(spec, 0.9)
     changed = [*rewards[:10], (rewards[10][0], late), *rewards[11:]]
     revised = _trained(spec, rewards)
     revised.revise(rewards[10][0], rewards[10][1], late)
@@ -200,51 +175,3 @@ def _assert_close(got: Bandit, wanted: Bandit, promise: str) -> None:
     for name, a, b in zip(got.state._fields, got.state, wanted.state, strict=True):
         # the last digits of sums depend on their order, and so does what is derived from them
         assert np.allclose(a, b, rtol=1e-6, atol=1e-9, equal_nan=True), f"{promise}: {name} differs"
-
-
-def check_environment(env: Any, *, draws: int = 20_000) -> None:
-    """Check an environment: shapes, determinism, and that means are what it says.
-
-    The last check has an error probability below 1e-8 per arm where rewards have a finite variance
-    (six standard errors); arms with infinite variance are skipped.
-    """
-    one = env.instance(stream(1, Role.INSTANCE, 0))
-    two = env.instance(stream(1, Role.INSTANCE, 0))
-    means = np.asarray(one.arm_means, dtype=np.float64)
-    assert means.shape == (one.n_arms,), f"arm_means has shape {means.shape}, not ({one.n_arms},)"
-    assert np.array_equal(means, two.arm_means), "the same stream must give the same instance"
-    for arm in range(one.n_arms):
-        first = one.sample(arm, stream(1, Role.ENVIRONMENT, 0, arm), draws)
-        again = two.sample(arm, stream(1, Role.ENVIRONMENT, 0, arm), draws)
-        assert first.shape == (draws,), f"sample returned shape {first.shape}, not ({draws},)"
-        assert np.isfinite(first).all(), f"arm {arm} paid a reward that is not finite"
-        assert np.array_equal(first, again), "the same stream must give the same rewards"
-        spread = float(np.sqrt(one.variances[arm])) if hasattr(one, "variances") else math.inf
-        if math.isfinite(spread):
-            off = abs(float(first.mean()) - means[arm])
-            assert off <= 6 * spread / math.sqrt(draws) + 1e-12, (
-                f"arm {arm} should pay {means[arm]:g} on average and paid {first.mean():g}"
-            )
-
-
-def check_link(link: Any) -> None:
-    """Check a link: increasing, a true derivative, an inverse, finite everywhere, compilable."""
-    grid = np.linspace(-5.0, 1.5, 66)
-    values = np.array([contextual.value(link, z) for z in grid])
-    slopes = np.array([contextual.derivative(link, z) for z in grid])
-    assert (np.diff(values) > 0).all(), f"{link!r} is not increasing"
-    step = 1e-5
-    ahead = np.array([contextual.value(link, z + step) for z in grid])
-    behind = np.array([contextual.value(link, z - step) for z in grid])
-    assert np.allclose((ahead - behind) / (2 * step), slopes, rtol=1e-5, atol=1e-12), (
-        f"the derivative of {link!r} is not that of its value"
-    )
-    back = np.array([contextual.inverse(link, m) for m in values])
-    assert np.allclose(back, grid, rtol=1e-9, atol=1e-9), f"{link!r} is not undone by its inverse"
-    for z in (-800.0, 800.0):
-        found = (contextual.value(link, z), contextual.derivative(link, z))
-        assert np.isfinite(found).all(), f"{link!r} is not finite at {z}: {found}"
-    logs = np.exp([contextual.log_value(link, z) for z in grid])
-    assert np.allclose(logs[values > 0], values[values > 0], rtol=1e-9), (
-        f"the logarithm of {link!r} is not that of its value"
-    )

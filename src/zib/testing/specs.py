@@ -1,0 +1,23 @@
+"""Checks that all kinds of specs share."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+from zib._spec import parameters_of
+
+
+def allowed(spec: Any, reward: float) -> float:
+    """Return the reward nearest to this one that the policy is meant for."""
+    low, high = getattr(spec, "reward_range", (-math.inf, math.inf))
+    return min(max(reward, low), high)
+
+
+def check_spec_is_data(spec: Any) -> None:
+    """Check that a spec is rebuilt by its parameters, pickles and hashes."""
+    rebuilt = type(spec)(**parameters_of(spec))
+    assert rebuilt == spec, f"{spec!r} is not rebuilt by its own parameters"
+    assert pickle.loads(pickle.dumps(spec)) == spec, f"{spec!r} does not survive pickling"
+    hash(spec)

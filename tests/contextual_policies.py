@@ -1,0 +1,269 @@
+"""Contextual policies for tests that run over all of them, and two made for tests only.
+
+`RidgeUCB` models the reward as a whole, `TwoPart` models occurrence and magnitude apart, has a
+state of nested tuples and draws random numbers. They also show that a policy of a user's own works.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import zib
+from zib import contextual
+from zib.contextual import register_policy
+
+
+class Ridge(NamedTuple):
+    inverse: Any
+    total: Any
+    estimate: Any
+    count: Any
+
+
+def new_ridge(width: int) -> Ridge:
+    return Ridge(np.eye(width), np.zeros(width), np.zeros(width), np.zeros(1, dtype=np.int64))
+
+
+@zib.jitable
+def predict(ridge, columns, k):
+    found = 0.0
+    for i in range(columns.shape[0]):
+        found += ridge.estimate[i] * columns[i, k]
+    return found
+
+
+@zib.jitable
+def variance(ridge, columns, k):
+    found = 0.0
+    for i in range(columns.shape[0]):
+        for j in range(columns.shape[0]):
+            found += columns[i, k] * ridge.inverse[i, j] * columns[j, k]
+    return max(found, 0.0)
+
+
+@zib.jitable
+def learn(ridge, row, target):
+    size = 1.0
+    for i in range(row.size):
+        moved = 0.0
+        for j in range(row.size):
+            moved += ridge.inverse[i, j] * row[j]
+        ridge.estimate[i] = moved
+        size += moved * row[i]
+        ridge.total[i] += target * row[i]
+    for i in range(row.size):
+        for j in range(row.size):
+            ridge.inverse[i, j] -= ridge.estimate[i] * ridge.estimate[j] / size
+    for i in range(row.size):
+        found = 0.0
+        for j in range(row.size):
+            found += ridge.inverse[i, j] * ridge.total[j]
+        ridge.estimate[i] = found
+    ridge.count[0] += 1
+
+
+# ------------------------------------------------------------------------- the reward as a whole
+
+
+class _RidgeFields(NamedTuple):
+    width: float
+
+
+class RidgeUCB(zib.Spec, _RidgeFields):
+    __slots__ = ()
+
+    def __new__(cls, *, width: float = 1.0):
+        return super().__new__(cls, float(width))
+
+
+def ridge_init(spec, d, q):
+    return new_ridge(d)
+
+
+def ridge_scores(spec, state, arms, z, w, rng, work, out):
+    for k in range(out.size):
+        out[k] = predict(state, z, k) + spec.width * math.sqrt(variance(state, z, k))
+
+
+def ridge_update(spec, state, arm, z, w, reward):
+    learn(state, z, reward)
+
+
+def ridge_moments(spec, state, arms, z, w, work, out):
+    for k in range(out.shape[1]):
+        out[0, k] = math.nan
+        out[1, k] = math.nan
+        out[2, k] = predict(state, z, k)
+        out[3, k] = variance(state, z, k)
+        out[4, k] = 0.0
+
+
+register_policy(
+    RidgeUCB, init=ridge_init, scores=ridge_scores, update=ridge_update, moments=ridge_moments
+)
+
+
+# ------------------------------------------------------------------------------------- two parts
+
+
+class _TwoPartFields(NamedTuple):
+    link: Any
+    horizon: float
+
+
+class TwoPart(zib.Spec, _TwoPartFields):
+    __slots__ = ()
+
+    def __new__(cls, *, link: Any = None, horizon: float = 10_000):
+        return super().__new__(cls, link or contextual.Probit(), float(horizon))
+
+
+class TwoRidges(NamedTuple):
+    occurrence: Ridge
+    magnitude: Ridge
+
+
+def two_init(spec, d, q):
+    return TwoRidges(new_ridge(q), new_ridge(d))
+
+
+def two_scores(spec, state, arms, z, w, rng, work, out):
+    for k in range(out.size):
+        eta = predict(state.occurrence, w, k)
+        eta += math.sqrt(variance(state.occurrence, w, k)) * rng.standard_normal()
+        zeta = predict(state.magnitude, z, k)
+        zeta += math.sqrt(variance(state.magnitude, z, k)) * rng.standard_normal()
+        out[k] = contextual.value(spec.link, eta) * zeta
+
+
+def two_update(spec, state, arm, z, w, reward):
+    learn(state.occurrence, w, 1.0 if reward != 0.0 else -1.0)
+    if reward != 0.0:
+        learn(state.magnitude, z, reward)
+
+
+def two_moments(spec, state, arms, z, w, work, out):
+    for k in range(out.shape[1]):
+        out[0, k] = predict(state.occurrence, w, k)
+        out[1, k] = variance(state.occurrence, w, k)
+        out[2, k] = predict(state.magnitude, z, k)
+        out[3, k] = variance(state.magnitude, z, k)
+        out[4, k] = 0.0
+
+
+register_policy(
+    TwoPart,
+    init=two_init,
+    scores=two_scores,
+    update=two_update,
+    moments=two_moments,
+    randomized=True,
+)
+
+
+# -------------------------------------------------------------------------------- one set per arm
+
+
+class _PerArmFields(NamedTuple):
+    n_arms: int
+
+
+class PerArm(zib.Spec, _PerArmFields):
+    """The mean reward of each arm, whatever its features; knows arms by their numbers."""
+
+    __slots__ = ()
+
+    def __new__(cls, *, n_arms: int):
+        return super().__new__(cls, int(n_arms))
+
+
+class Means(NamedTuple):
+    count: Any
+    total: Any
+
+
+def per_arm_init(spec, d, q):
+    return Means(np.zeros(spec.n_arms), np.zeros(spec.n_arms))
+
+
+def per_arm_scores(spec, state, arms, z, w, rng, work, out):
+    for k in range(out.size):
+        out[k] = state.total[arms[k]] / max(state.count[arms[k]], 1.0)
+
+
+def per_arm_update(spec, state, arm, z, w, reward):
+    state.count[arm] += 1.0
+    state.total[arm] += reward
+
+
+def per_arm_moments(spec, state, arms, z, w, work, out):
+    for k in range(out.shape[1]):
+        n = max(state.count[arms[k]], 1.0)
+        out[0, k] = math.nan
+        out[1, k] = math.nan
+        out[2, k] = state.total[arms[k]] / n
+        out[3, k] = 1.0 / n
+        out[4, k] = 0.0
+
+
+register_policy(
+    PerArm,
+    init=per_arm_init,
+    scores=per_arm_scores,
+    update=per_arm_update,
+    moments=per_arm_moments,
+)
+
+
+T = 500
+M = 256  # observations kept: as few as allowed, so that histories outgrow them
+
+NATIVE = {
+    "zi-ucb": contextual.ZIUCB(horizon=T, sigma=1.0, memory=M),
+    "zi-ucb printed": contextual.ZIUCB(
+        horizon=T, sigma=1.0, link="probit", index="printed", random_rounds=10, memory=M
+    ),
+    "zi-ucb calibrated": contextual.ZIUCB(
+        horizon=T, sigma=None, link="cloglog", scale="calibrated", magnitude="huber", memory=M
+    ),
+    "zi-ts": contextual.ZITS(horizon=T, sigma=1.0, memory=M),
+    "zi-ts median": contextual.ZITS(
+        horizon=T, sigma=None, link="cauchit", magnitude="median_of_means", memory=M
+    ),
+    "joint ucb": contextual.JointUCB(memory=M),
+    "joint ucb log": contextual.JointUCB(
+        sigma=1.0, link="log", magnitude=contextual.LeastSquares(link="log"), bound=2.0, memory=M
+    ),
+    "laplace ts": contextual.LaplaceTS(memory=M),
+    "laplace ts narrow": contextual.LaplaceTS(
+        sigma=0.5, link=contextual.Probit(), scale=0.5, memory=M
+    ),
+    "naive ucb": contextual.Naive(horizon=T, sigma=1.0),
+    "naive ts": contextual.Naive(horizon=T, sigma=None, kind="ts", radius="full"),
+    "integrated ucb": contextual.Integrated(horizon=T, sigma=1.0, memory=M),
+    "integrated ts": contextual.Integrated(
+        horizon=T, sigma=None, kind="ts", link="probit", memory=M
+    ),
+    "disjoint": contextual.Disjoint(spec=contextual.JointUCB(memory=M), n_arms=5),
+}
+
+INTERPRETED = {
+    "template ucb": contextual.Template(
+        contextual.GLMModel("bernoulli"), contextual.GLMModel("gaussian")
+    ),
+    "template ts": contextual.Template(
+        contextual.GLMModel("bernoulli"), contextual.GLMModel("gaussian"), kind="ts"
+    ),
+}
+
+TOYS = {
+    "ridge ucb": RidgeUCB(width=1.0),
+    "two part": TwoPart(),
+    "per arm": PerArm(n_arms=5),
+}
+
+COMPILED = {**NATIVE, **TOYS}
+SPECS = {**COMPILED, **INTERPRETED}

@@ -1,0 +1,114 @@
+"""Every contextual policy keeps every promise, and the suite notices those that do not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import zib
+from tests.contextual_policies import SPECS
+from zib.contextual.policy import POLICIES, register_policy
+from zib.testing import check_contextual_policy
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_policy(name: str) -> None:
+    check_contextual_policy(SPECS[name])
+
+
+def test_no_registered_policy_is_left_out() -> None:
+    native = {t for t in POLICIES if t.__module__.startswith("zib.")}
+    assert native <= {type(spec) for spec in SPECS.values()}
+
+
+# ------------------------------------------------------------------------- policies that break one
+
+
+class Sums(NamedTuple):
+    total: Any
+    paid: Any
+
+
+class _Fields(NamedTuple):
+    fault: float
+
+
+class Broken(zib.Spec, _Fields):
+    """The mean reward times the first feature, with a fault on demand."""
+
+    __slots__ = ()
+
+    def __new__(cls, *, fault: float = 0.0):
+        return super().__new__(cls, float(fault))
+
+
+(SOUND, LEARNS, DRAWS, NAN, OVERFLOWS, BY_PLACE, MOVED_BY_ZERO, HUGE) = range(8)
+
+
+def init(spec, d, q):
+    return Sums(np.zeros(1), np.zeros(1, dtype=np.int64))
+
+
+def scores(spec, state, arms, z, w, rng, work, out):
+    for k in range(out.size):
+        out[k] = z[0, k] * state.total[0]
+        if spec.fault == NAN:
+            out[k] = 0.0 * math.inf
+        if spec.fault == BY_PLACE:
+            out[k] += k
+        if spec.fault == OVERFLOWS:
+            # wraps around in compiled code, not in Python
+            big = 2**62
+            big = big + k * big
+            out[k] += big * 4.0
+        if spec.fault == HUGE and abs(z[0, k]) > 1e6:
+            out[k] = math.inf
+    if spec.fault == LEARNS:
+        state.total[0] += 1.0
+
+
+def update(spec, state, arm, z, w, reward):
+    state.paid[0] += 1
+    if reward != 0.0 or spec.fault == MOVED_BY_ZERO:
+        state.total[0] += 0.1 * (reward - state.total[0])
+    if spec.fault == DRAWS:
+        np.random.random()  # noqa: NPY002
+
+
+def moments(spec, state, arms, z, w, work, out):
+    for k in range(out.shape[1]):
+        for r in range(5):
+            out[r, k] = 0.0
+        out[2, k] = z[0, k] * state.total[0]
+
+
+register_policy(Broken, init=init, scores=scores, update=update, moments=moments)
+
+
+def test_the_sound_version_passes() -> None:
+    check_contextual_policy(Broken(fault=SOUND), 2, 2, rounds=40)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (LEARNS, "must not change the state"),
+        (DRAWS, "must not draw random numbers"),
+        (NAN, "NaN score in round 0 of the scene 'dense'"),
+        (OVERFLOWS, "part company in round 0"),
+        (BY_PLACE, "must not depend on the place"),
+        (MOVED_BY_ZERO, "says nothing about the magnitude"),
+        (HUGE, "scores in round 0 with features of size 1e[+]08"),
+    ],
+)
+def test_a_broken_promise_is_named(fault: int, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_contextual_policy(Broken(fault=fault), 2, 2, rounds=40)
+
+
+def test_unregistered_policies_are_refused() -> None:
+    with pytest.raises(TypeError, match="not a registered contextual policy"):
+        check_contextual_policy(zib.mab.UCB1())
