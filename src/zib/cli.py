@@ -73,7 +73,7 @@ def reproduce(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
 ) -> None:
-    """Reproduce the paper's multi-armed figures and judge its claims."""
+    """Reproduce the paper's simulations and judge its claims."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -4,7 +4,21 @@ import numpy as np
 import pytest
 
 from zib.experiments import panels, study_claims, study_figures
-from zib.experiments.judge import Growth, below, compare, from_cases, growth, listing, number
+from zib.experiments.judge import (
+    Growth,
+    Ratio,
+    at_most,
+    below,
+    compare,
+    from_cases,
+    grows,
+    growth,
+    listing,
+    number,
+    ratio,
+    ratio_of_means,
+    where,
+)
 from zib.sim import Results
 
 ROUNDS = np.arange(100, 10_001, 100)
@@ -45,6 +59,75 @@ def test_growth_is_undecided_when_replications_disagree():
     result.regret[0, :9] = np.sqrt(ROUNDS) * 5
     assert growth(result, "a").word == "undecided"
     assert Growth(0.9, 0.85, 0.95).word == "undecided"
+
+
+def test_growth_of_few_replications_has_a_wider_interval(rng):
+    slope = rng.uniform(0.5, 1.5, (1, 12, 1))
+    many = made({"a": lambda t: t**0.7}, noise=0.0)
+    many.regret = many.regret ** (1 + 0.02 * slope)
+    few = made({"a": lambda t: t**0.7}, replications=3, noise=0.0)
+    few.regret = many.regret[:, :3]
+    wide, narrow = growth(few, "a"), growth(many, "a")
+    assert wide.high - wide.low > narrow.high - narrow.low > 0
+    assert wide.low < wide.exponent < wide.high
+    # Student's interval for a mean of logarithms is what it is close to for such small spreads.
+    half = int(np.argmin(np.abs(ROUNDS - ROUNDS[-1] / 2)))
+    logs = np.log(few.regret[0, :, -1] / few.regret[0, :, half]) / np.log(2)
+    assert wide.high - wide.low == pytest.approx(
+        2 * 4.302652729911275 * logs.std(ddof=1) / np.sqrt(3), rel=0.05
+    )
+    one = growth(made({"a": np.sqrt}, replications=1), "a")
+    assert one.word == "undecided"
+
+
+def test_grows():
+    result = made({"a": np.sqrt, "b": lambda t: 1.0 * t})
+    cases = [("x", result, "a"), ("x", result, "b"), ("x", result, "missing")]
+    assert grows("c", cases[:1]).status == "holds"
+    assert grows("c", cases[:1], "linear").status == "fails"
+    mixed = grows("c", cases, "linear")
+    assert mixed.status == "partly"
+    assert mixed.words == "holds only for b (x); does not hold for a (x)"
+    assert grows("c", cases[2:]).status == "open"
+    assert grows("c", cases[:2], exponents=True).words.endswith("(x) (exponent 0.50 to 1.00)")
+
+
+def test_ratio_of_means_is_fiellers(rng):
+    from scipy import stats
+
+    b = rng.uniform(5, 9, 8)
+    a = 0.5 * b + rng.normal(0, 0.3, 8)
+    middle, low, high = ratio_of_means(a, b)
+    assert low < middle < high
+    assert middle == pytest.approx(a.mean() / b.mean())
+    # at its ends the paired t test of a − f·b is at the border of rejecting
+    for end in (low, high):
+        assert stats.ttest_1samp(a - end * b, 0.0).pvalue == pytest.approx(0.05)
+    assert ratio_of_means(a[:1], b[:1])[1:] == (0.0, np.inf)
+    assert ratio_of_means(a, 0 * b) == (np.inf, 0.0, np.inf)
+    # a denominator that may be zero bounds nothing
+    assert ratio_of_means(a, b * np.array([1, 0, 0, 0, 0, 0, 0, 0]))[1:] == (0.0, np.inf)
+
+
+def test_at_most():
+    result = made({"a": np.sqrt, "b": lambda t: 3 * np.sqrt(t), "c": lambda t: 1.5 * np.sqrt(t)})
+    found = [ratio("x", result, "a", "b"), ratio("x", result, "a", "c")]
+    assert found[0].ratio == pytest.approx(1 / 3)
+    assert at_most("c", found, {"b": 0.4, "c": 0.8}).status == "holds"
+    verdict = at_most("c", found, {"b": 0.4, "c": 0.5})
+    assert verdict.status == "partly"
+    assert verdict.words == (
+        "holds only for b (x); does not hold for c (x) (0.33 times b, 0.67 times c)"
+    )
+    unsure = [Ratio("x", "a", "b", 0.3, 0.2, 0.6)]
+    assert at_most("c", unsure, {"b": 0.4}).status == "open"
+    assert at_most("c", [], {"b": 0.4}).status == "open"
+
+
+def test_places_of_panels():
+    assert where("", "Gaussian mixture s = 3") == ("Gaussian mixture", "s = 3")
+    assert where("a", "Gaussian p 0.1–0.15") == ("a, Gaussian", "p 0.1–0.15")
+    assert where("a", "probit") == ("a", "probit")
 
 
 def test_comparison_is_paired():
@@ -96,6 +179,11 @@ def test_words_of_many_cases():
         "c", cases, good=lambda c: False, bad=lambda c: c[2] < 6, name=lambda c: (c[0], c[1])
     )
     assert everywhere.words == "does not hold for Gaussian; undecided for Mixture (p 0)"
+    long = [(f"policy {i}", f"a panel with a long name {i % 5}", i) for i in range(12)]
+    counted = from_cases(
+        "c", long, good=lambda c: c[2] < 2, bad=lambda c: c[2] > 8, name=lambda c: (c[0], c[1])
+    )
+    assert counted.words.endswith("; undecided for 7 of 12 cases")
 
 
 def test_words():

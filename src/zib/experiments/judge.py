@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -17,6 +18,9 @@ from zib.sim import Results
 
 LINEAR = 0.9  # an exponent above this is called linear growth, below it sublinear
 RESAMPLES = 2000
+FEW = 10  # replications below which resampling them says too little
+LONGEST = 150  # a longer list of cases is given as their number; the evidence names them
+Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 
@@ -41,8 +45,9 @@ class Growth(NamedTuple):
 def growth(result: Results, label: str) -> Growth:
     """Return how fast the mean regret grows in the second half of the run.
 
-    The interval is a percentile bootstrap over replications with a fixed stream. A regret that
-    does not grow at all has exponent 0.
+    The interval is a percentile bootstrap over replications with a fixed stream; with fewer than
+    ten of them, where that is too narrow, Student's interval of the linearised exponent. A regret
+    that does not grow at all has exponent 0.
     """
     at = result.labels.index(label)
     runs = result.regret[at][result.finished[at]]
@@ -50,16 +55,77 @@ def growth(result: Results, label: str) -> Growth:
     half = int(np.argmin(np.abs(rounds - rounds[-1] / 2)))
     pair = runs[:, [half, -1]]
     base = math.log(rounds[-1] / rounds[half])
+    exponent = float(_log_ratio(pair.mean(axis=0)[None])[0] / base)
+    if len(pair) < FEW:
+        wide = _spread_of_log_ratio(pair) / base
+        return Growth(exponent, exponent - wide, exponent + wide)
     rng = stream(0, Role.BOOTSTRAP, at)
     drawn = pair[rng.integers(0, len(pair), (RESAMPLES, len(pair)))].mean(axis=1)
     exponents = _log_ratio(drawn) / base
     low, high = np.quantile(exponents, [0.025, 0.975])
-    return Growth(float(_log_ratio(pair.mean(axis=0)[None])[0] / base), float(low), float(high))
+    return Growth(exponent, float(low), float(high))
 
 
-def _log_ratio(pairs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_ratio(pairs: Floats) -> Floats:
     safe = np.maximum(pairs, 1e-300)
     return np.asarray(np.log(safe[:, 1] / safe[:, 0]))
+
+
+def _spread_of_log_ratio(pairs: Floats) -> float:
+    """Return half the width of Student's interval for the logarithm of a ratio of means."""
+    if len(pairs) < 2:
+        return math.inf
+    means = np.maximum(pairs.mean(axis=0), 1e-300)
+    parts = pairs[:, 1] / means[1] - pairs[:, 0] / means[0]
+    return float(_student(len(pairs)) * parts.std(ddof=1) / math.sqrt(len(pairs)))
+
+
+def _student(n: int) -> float:
+    """Return the factor of a 95 % interval from n observations."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n - 1, 0.975))
+
+
+class _GrowthCase(NamedTuple):
+    panel: str
+    label: str
+    growth: Growth
+
+    def __str__(self) -> str:
+        return f"{self.panel}: {self.label} grows like {self.growth} ({self.growth.word})"
+
+
+def grows(
+    claim: str,
+    cases: Iterable[tuple[str, Results, str]],
+    word: str = "sublinear",
+    *,
+    exponents: bool = False,
+) -> Verdict:
+    """Judge whether regret grows as `word` says in the second half of the run.
+
+    A case is the name of a panel, its results and the label of a policy; policies that did not play
+    there are left out. `exponents` adds their range to the words.
+    """
+    found = [
+        _GrowthCase(name, label, growth(result, label))
+        for name, result, label in cases
+        if label in result.labels
+    ]
+    contrary = {"sublinear": "linear", "linear": "sublinear"}[word]
+    alone = len({case.label for case in found}) == 1
+    verdict = from_cases(
+        claim,
+        found,
+        good=lambda c: c.growth.word == word,
+        bad=lambda c: c.growth.word == contrary,
+        name=lambda c: where("" if alone else c.label, c.panel),
+    )
+    if not (exponents and found):
+        return verdict
+    span = _span([case.growth.exponent for case in found])
+    return replace(verdict, words=f"{verdict.words} (exponent {span})")
 
 
 class Comparison(NamedTuple):
@@ -119,9 +185,83 @@ def below(
 
 def ratios(found: Sequence[Comparison]) -> str:
     """Return the range of ratios of final regrets as an addition to a verdict."""
-    low, high = (pick(c.ratio for c in found) for pick in (min, max))
-    span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-    return f" ({span} times the regret of {found[0].second})"
+    return f" ({_span([c.ratio for c in found])} times the regret of {found[0].second})"
+
+
+class Ratio(NamedTuple):
+    """Regret of one policy as a multiple of another's, paired, with a 95 % interval."""
+
+    panel: str
+    first: str
+    second: str
+    ratio: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.panel}: {self.first} is {self.ratio:.2f} [{self.low:.2f}, {self.high:.2f}] "
+            f"times {self.second}"
+        )
+
+
+def ratio_of_means(first: Floats, second: Floats) -> tuple[float, float, float]:
+    """Return mean(first)/mean(second) of paired values, and Fieller's 95 % interval for it.
+
+    The interval holds the ratios f for which first − f·second may have mean 0; it ends at 0, and at
+    inf where the mean of `second` may be 0.
+
+    Examples
+    --------
+    >>> first, second = np.array([4.0, 5.0, 6.0]), np.array([10.0, 10.0, 10.0])
+    >>> [round(x, 2) for x in ratio_of_means(first, second)]
+    [0.5, 0.25, 0.75]
+    """
+    a, b = float(first.mean()), float(second.mean())
+    if b <= 0.0:
+        return math.inf, 0.0, math.inf
+    if len(first) < 2:
+        return a / b, 0.0, math.inf
+    spread = np.cov(first, second) * _student(len(first)) ** 2 / len(first)
+    x, y, z = b * b - spread[1, 1], a * b - spread[0, 1], a * a - spread[0, 0]
+    if x <= 0.0:
+        return a / b, 0.0, math.inf
+    root = math.sqrt(max(y * y - x * z, 0.0))
+    return a / b, max(float(y - root) / float(x), 0.0), float(y + root) / float(x)
+
+
+def final_regrets(result: Results, label: str) -> Floats:
+    """Return the regret of each replication at the end; NaN where it was not finished."""
+    return np.asarray(result.regret[result.labels.index(label), :, -1])
+
+
+def ratio(panel: str, result: Results, first: str, second: str) -> Ratio:
+    """Compare final regrets as a ratio."""
+    a, b = final_regrets(result, first), final_regrets(result, second)
+    both = ~(np.isnan(a) | np.isnan(b))
+    return Ratio(panel, first, second, *ratio_of_means(a[both], b[both]))
+
+
+def at_most(claim: str, found: Sequence[Ratio], limits: Mapping[str, float]) -> Verdict:
+    """Judge whether ratios stay below the limit of the policy they are multiples of."""
+    verdict = from_cases(
+        claim,
+        found,
+        good=lambda r: r.high <= limits[r.second],
+        bad=lambda r: r.low > limits[r.second],
+        name=lambda r: (r.second, r.panel),
+    )
+    spans = []
+    for second in limits:
+        values = [r.ratio for r in found if r.second == second]
+        if values:
+            spans.append(f"{_span(values)} times {second}")
+    return replace(verdict, words=f"{verdict.words} ({', '.join(spans)})") if spans else verdict
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def from_cases(
@@ -143,7 +283,8 @@ def from_cases(
     totals = Counter(subject for subject, _ in map(name, cases))
 
     def phrase(names: Sequence[tuple[str, str]]) -> str:
-        return _grouped(names, totals)
+        words = _grouped(names, totals)
+        return words if len(words) <= LONGEST else f"{len(names)} of {len(cases)} cases"
 
     status: Status
     if not cases:
@@ -164,18 +305,21 @@ def from_cases(
     return Verdict(claim, status, words, evidence)
 
 
+_PLACE = re.compile(r" (?=p \d|s = \d)")
+
+
 def where(subject: str, panel: str) -> tuple[str, str]:
-    """Split the name of a panel, so that ranges of p can be listed under their family.
+    """Split the name of a panel, so that ranges of p or sparsities can be listed under its family.
 
     Examples
     --------
-    >>> where("ZI-TS", "Gaussian p 0.1–0.15"), where("", "Gaussian")
-    (('ZI-TS, Gaussian', 'p 0.1–0.15'), ('', 'Gaussian'))
+    >>> where("ZI-TS", "Gaussian p 0.1–0.15"), where("", "Gaussian"), where("", "Gaussian s = 3")
+    (('ZI-TS, Gaussian', 'p 0.1–0.15'), ('', 'Gaussian'), ('Gaussian', 's = 3'))
     """
-    family, found, probs = panel.partition(" p ")
-    if not found:
+    family, *place = _PLACE.split(panel, maxsplit=1)
+    if not place:
         return subject, panel
-    return f"{subject}, {family}" if subject else family, f"p {probs}"
+    return f"{subject}, {family}" if subject else family, place[0]
 
 
 def _grouped(names: Sequence[tuple[str, str]], totals: Mapping[str, int]) -> str:

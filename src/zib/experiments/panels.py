@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,8 @@ from numpy.typing import NDArray
 import zib
 from zib._rng import Role, stream
 from zib.env.generators import FAMILIES, Family, RandomMAB
-from zib.experiments.record import (
-    Context,
-)
+from zib.experiments.record import Context
 from zib.sim import Results
-
-if TYPE_CHECKING:
-    pass
 
 TITLES: dict[Family, str] = {
     "gaussian": "Gaussian",
@@ -39,7 +34,6 @@ GROUPS = {
     "what else a user might pick": OTHERS,
     "yardstick": ("asymptotic bound",),
 }
-LEGEND_HEIGHT = 1.72  # inches under the panels, small print included
 MUCH_HIGHER = 2.0  # "significantly higher": at least this many times the regret of ZI-UCB or ZI-TS
 
 
@@ -55,6 +49,21 @@ class Panel(NamedTuple):
     def name(self) -> str:
         """Family and probabilities in words."""
         return f"{TITLES[self.family]} p {self.probs[0]:g}–{self.probs[1]:g}"
+
+    @property
+    def title(self) -> str:
+        """What stands over the panel."""
+        return f"{TITLES[self.family]}, p ∈ [{self.probs[0]:g}, {self.probs[1]:g}]"
+
+    @property
+    def key(self) -> dict[str, object]:
+        """What tells this panel from others, as columns of a table."""
+        return {"family": self.family, "p_low": self.probs[0], "p_high": self.probs[1]}
+
+    @property
+    def references(self) -> dict[str, NDArray[np.float64]]:
+        """Curves that are no policy."""
+        return {} if self.lower_bound is None else {"asymptotic bound": self.lower_bound}
 
 
 def policies(maker: RandomMAB, horizon: int) -> dict[str, Any]:
@@ -164,19 +173,19 @@ def rounds_to_record(horizon: int) -> list[int]:
     return sorted({*(math.ceil(t) for t in (*early, *even)), horizon // 2, horizon})
 
 
-def run_panels(
+def play(
     context: Context,
     ids: Sequence[str],
+    policies_of: Callable[[Any, int], dict[str, Any]],
     horizon: int,
     replications: int,
-) -> Iterator[Panel]:
-    """Play all policies in each environment of `ids`; yield panels as they are finished.
+) -> Iterator[tuple[Any, Results]]:
+    """Play `policies_of` each environment of `ids` in it; yield what is finished, panel by panel.
 
     Stops early, without the unfinished panel, when the user interrupts.
     """
     for i, name in enumerate(ids):
         maker = zib.env.make(name)
-        assert isinstance(maker, RandomMAB)
         context.tell(name, i / len(ids))
 
         def report(done: int, total: int, name: str = name, i: int = i) -> None:
@@ -187,7 +196,7 @@ def run_panels(
             # an interrupted simulation says so by a warning; here its result says so
             warnings.filterwarnings("ignore", "interrupted: ", UserWarning)
             result = zib.simulate(
-                policies(maker, horizon),
+                policies_of(maker, horizon),
                 maker,
                 horizon=horizon,
                 replications=replications,
@@ -198,6 +207,17 @@ def run_panels(
             )
         if not result.complete:
             return
+        yield maker, result
+
+
+def run_panels(
+    context: Context,
+    ids: Sequence[str],
+    horizon: int,
+    replications: int,
+) -> Iterator[Panel]:
+    """Play all policies in each environment of `ids`; yield panels as they are finished."""
+    for maker, result in play(context, ids, policies, horizon, replications):
         bound = asymptotic_bound(maker, context.seed, replications, result.checkpoints)
         yield Panel(maker.family, maker.probs, result, bound)
 

@@ -114,9 +114,9 @@ def _head(records: list[Record]) -> str:
     links = "".join(f'<li><a href="#{escape(r.id)}">{escape(r.title)}</a></li>' for r in records)
     return (
         "<header><h1>Zero-inflated bandits, reproduced</h1>"
-        "<p>What the multi-armed half of the paper <em>Zero-Inflated Bandits</em> (Wei, Wan, Shi, "
-        "Song) shows and claims, run again and judged by the numbers. Each verdict is computed; "
-        "intervals are 95 %.</p>"
+        "<p>What the paper <em>Zero-Inflated Bandits</em> (Wei, Wan, Shi, Song) shows and claims "
+        "about multi-armed and contextual bandits, run again and judged by the numbers, and a few "
+        "targets of our own. Each verdict is computed; intervals are 95 %.</p>"
         f'<p class="soft small">Scale: {scale} · {len(records)} items · '
         f"{_duration(seconds)} of computing</p></header>\n"
         f'<nav aria-label="Contents"><h3>Contents</h3><ul><li><a href="#summary">Summary of '
@@ -167,7 +167,7 @@ def _item(folder: Path, record: Record) -> str:
     return (
         f'<section><h2 id="{escape(record.id)}">{escape(record.title)}</h2>'
         f"<p>{escape(record.about)}</p>{notes}{pictures}"
-        f"<h3>What the paper claims, and what came out</h3>{verdicts}"
+        f"<h3>What is claimed, and what came out</h3>{verdicts}"
         f"<h3>Numbers</h3>{tables or '<p class=soft>See the figure.</p>'}"
         f"<h3>Settings</h3>{_settings(record.settings)}"
         f'<p class="soft small">{_duration(record.seconds)} at {escape(record.scale)} scale · '
@@ -247,11 +247,14 @@ def _colophon() -> str:
     return (
         '<h2 id="reading">How to read this</h2>'
         "<p>Regret is pseudo-regret: the mean reward of the best arm minus that of the arm played, "
-        "added up. All policies of a panel meet the same random bandits, and the j-th pull of an "
-        "arm pays the same to each, so differences are paired and their intervals narrow. "
-        "“Growth” is the exponent b of regret ~ t^b over the second half of the run, with a "
-        "bootstrap interval: above 0.9 is called linear, below it sublinear. “Significantly "
-        "higher” asks for twice the regret and an interval of the paired difference above zero. A "
+        "added up; in a contextual bandit the best arm is that of the round. All policies of a "
+        "panel meet the same random bandits, and the j-th pull of an arm, or in a contextual "
+        "bandit an action in a round, pays the same to each, so differences are paired and their "
+        "intervals narrow. “Growth” is the exponent b of regret ~ t^b over the second half of the "
+        "run, with a bootstrap interval (Student’s for fewer than ten replications): above 0.9 is "
+        "called linear, below it sublinear. “Significantly "
+        "higher” asks for twice the regret and an interval of the paired difference above zero; "
+        "“at most” a given share asks for Fieller’s interval of the ratio to lie below it. A "
         "claim about several "
         "cases holds when every case supports it beyond the noise; the intervals are not widened "
         "for the number of comparisons, so one in forty may point the wrong way by chance.</p>"

@@ -12,7 +12,17 @@ from typing import Any
 from zib._validate import InvalidParameterError, choice, integer
 from zib.experiments.record import SCALES, Context, Record, Scale
 
-EXPERIMENTS = ("fig1a", "fig1b", "fig2", "figS1", "figS2", "figS6")
+EXPERIMENTS = (
+    "fig1a",
+    "fig1b",
+    "fig2",
+    "fig3",
+    "figS1",
+    "figS2",
+    "figS3",
+    "links",
+    "figS6",
+)
 
 Tell = Callable[[str, str, float], None]
 """Called with (experiment, what is being done, share of the whole run that is done)."""

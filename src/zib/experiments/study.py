@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import zib
 from zib.env.generators import RandomMAB
 from zib.experiments.panels import panel_ids, run_panels
 from zib.experiments.record import (
     Context,
+    Picture,
     Record,
     Setting,
+    Table,
+    Verdict,
     provenance,
 )
 from zib.experiments.study_claims import verdicts
-from zib.experiments.study_figures import pictures, tables
-
-if TYPE_CHECKING:
-    pass
+from zib.experiments.study_figures import Shown, pictures, tables
 
 
 def settings(
@@ -80,6 +80,52 @@ def settings(
     )
 
 
+class Planned(NamedTuple):
+    """What identifies a figure, and how much of it was asked for."""
+
+    context: Context
+    id: str
+    title: str
+    about: str
+    panels: int
+    started: float
+
+
+def assemble(
+    plan: Planned,
+    panels: Sequence[Shown],
+    *,
+    settings: Sequence[Setting],
+    draw: Callable[[Mapping[str, Any]], tuple[Picture, ...]],
+    tables: Sequence[Table],
+    verdicts: Sequence[Verdict],
+    notes: Sequence[str],
+) -> Record:
+    """Return the record of a figure from the panels that were finished.
+
+    `draw` makes the pictures, given their provenance.
+    """
+    context = plan.context
+    origin = provenance([panel.result.provenance["plan_hash"] for panel in panels], context.seed)
+    context.tell("drawing", 0.97)
+    missing = plan.panels - len(panels)
+    stopped = (f"Interrupted: {missing} of {plan.panels} panels are missing.",) if missing else ()
+    return Record(
+        id=plan.id,
+        title=plan.title,
+        about=plan.about,
+        scale=context.scale,
+        settings=tuple(settings),
+        pictures=draw(origin),
+        tables=tuple(tables),
+        verdicts=tuple(verdicts),
+        notes=(*stopped, *notes),
+        seconds=time.perf_counter() - plan.started,
+        provenance=origin,
+        interrupted=bool(missing),
+    )
+
+
 def record(
     context: Context,
     *,
@@ -98,29 +144,19 @@ def record(
     An interrupted run is reported from the panels that were finished; without any it raises
     KeyboardInterrupt.
     """
-    started = time.perf_counter()
     ids = panel_ids(tags)
+    plan = Planned(context, id, title, about, len(ids), time.perf_counter())
     panels = list(run_panels(context, ids, horizon, replications))
     if not panels:
         raise KeyboardInterrupt
     ranges = [zib.env.PAPER_PROBS[tag] for tag in tags]
     probs = "p ~ " + ", ".join(f"U[{low:g}, {high:g}]" for low, high in ranges)
-    plan = [panel.result.provenance["plan_hash"] for panel in panels]
-    origin = provenance(plan, context.seed)
-    context.tell("drawing", 0.97)
-    missing = len(ids) - len(panels)
-    stopped = (f"Interrupted: {missing} of {len(ids)} panels are missing.",) if missing else ()
-    return Record(
-        id=id,
-        title=title,
-        about=about,
-        scale=context.scale,
+    return assemble(
+        plan,
+        panels,
         settings=settings(horizon, replications, context, probs, paper_horizon),
-        pictures=pictures(panels, context.folder, id, origin, log=log),
+        draw=lambda origin: pictures(panels, context.folder, id, origin, log=log),
         tables=tables(panels),
         verdicts=verdicts(panels),
-        notes=(*stopped, *notes),
-        seconds=time.perf_counter() - started,
-        provenance=origin,
-        interrupted=bool(missing),
+        notes=notes,
     )

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from zib.experiments.judge import (
     Comparison,
-    Growth,
     below,
     compare,
     from_cases,
+    grows,
     growth,
     where,
 )
 from zib.experiments.panels import BASELINES, MUCH_HIGHER, STRONG, TITLES, Panel
-from zib.experiments.record import (
-    Verdict,
-)
+from zib.experiments.record import Verdict
 from zib.sim import Results
-
-if TYPE_CHECKING:
-    pass
-
-
-class _Case(NamedTuple):
-    panel: str
-    label: str
-    growth: Growth
-
-    def __str__(self) -> str:
-        return f"{self.panel}: {self.label} grows like {self.growth} ({self.growth.word})"
 
 
 def verdicts(panels: Sequence[Panel]) -> tuple[Verdict, ...]:
@@ -74,18 +59,8 @@ def verdicts(panels: Sequence[Panel]) -> tuple[Verdict, ...]:
 
 def sublinear(claim: str, panels: Mapping[str, Results], labels: Sequence[str]) -> Verdict:
     """Judge whether regret grows sublinearly in the second half of the run."""
-    cases = [
-        _Case(name, label, growth(result, label))
-        for name, result in panels.items()
-        for label in labels
-        if label in result.labels
-    ]
-    return from_cases(
-        claim,
-        cases,
-        good=lambda c: c.growth.word == "sublinear",
-        bad=lambda c: c.growth.word == "linear",
-        name=lambda c: where("" if len(labels) == 1 else c.label, c.panel),
+    return grows(
+        claim, ((name, result, label) for name, result in panels.items() for label in labels)
     )
 
 

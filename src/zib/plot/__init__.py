@@ -1,7 +1,7 @@
 """Figures and tables, made from results only: nothing here runs a simulation."""
 
 from zib.plot.figures import FigureFiles, save_figure, small_print
-from zib.plot.panels import legend_below, regret_panel
+from zib.plot.panels import legend_below, legend_height, regret_panel
 from zib.plot.style import POLICY_STYLES, Style, paper_style, style_of
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "FigureFiles",
     "Style",
     "legend_below",
+    "legend_height",
     "paper_style",
     "regret_panel",
     "save_figure",

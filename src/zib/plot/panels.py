@@ -133,6 +133,11 @@ def _marker_positions(rounds: Array, n: int, log: bool, phase: float) -> list[in
     return sorted({int(i) for i in np.clip(np.searchsorted(scale, wanted), 0, rounds.size - 1)})
 
 
+def legend_height(rows: int) -> float:
+    """Return the height in inches of a legend with so many rows under its titles."""
+    return 0.235 * rows + 0.3
+
+
 def legend_below(
     fig: Figure,
     axes: Sequence[Axes],
@@ -168,7 +173,7 @@ def legend_below(
     blocks = {title: labels for title, labels in blocks.items() if labels}
     per_block = columns if len(blocks) == 1 else 1
     rows = max(-(-len(labels) // per_block) for labels in blocks.values())
-    height = 0.235 * rows + 0.3
+    height = legend_height(rows)
     for i, (title, labels) in enumerate(blocks.items()):
         legend = fig.legend(
             [handles[label] for label in labels],

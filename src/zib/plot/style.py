@@ -48,12 +48,20 @@ POLICY_STYLES: dict[str, Style] = {
     "ZI-TS stable": Style("#56B4E9", "s", _DASH, 2.2),
     "ZI-KL-UCB": Style("#44AA99", "h", _DASHDOT, 2.2),
     "ZI posterior": Style("#6699CC", "d", _DASHDOT, 2.2),
+    "ZI-TS printed": Style("#56B4E9", "s", _DASH, 2.2),
+    # both parts in one number
+    "Joint-UCB": Style("#882255", "D", "-", 2.2),
+    "Laplace-TS": Style("#332288", "d", _DASHDOT, 2.2),
     # the paper's baselines
     "UCB component size": Style("#E69F00", "^", "-"),
     "UCB variance size": Style("#CC79A7", "v", "-"),
     "UCB estimated size": Style("#999933", "P", _DASHDOT),
     "UCB true size (strong)": Style("#D55E00", "X", "-"),
     "MOTS": Style("#661100", "*", _DASHDOT),
+    "naive UCB": Style("#E69F00", "^", "-"),
+    "naive TS": Style("#999933", "v", _DASHDOT),
+    "integrated UCB": Style("#D55E00", "X", "-"),
+    "integrated TS": Style("#CC79A7", "P", _DASHDOT),
     # what a user would pick without knowing of zero inflation
     "UCB1": Style("#8C8C8C", "<", _DOT, 1.3, 0.9),
     "UCB-V": Style("#8C8C8C", "p", _DASHDOT, 1.3, 0.9),
