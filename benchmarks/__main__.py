@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks._measure import Row
 
-TOPICS = ("limit", "online", "simulated", "memory", "startup")
+TOPICS = ("limit", "online", "simulated", "contextual", "memory", "startup")
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 
@@ -55,6 +55,14 @@ def _machine() -> dict[str, object]:
     }
 
 
+def _kept(out: Path, machine: dict[str, object]) -> dict[str, object]:
+    """Return the topics measured earlier the same day, on a like machine with the same versions."""
+    if not out.exists():
+        return {}
+    earlier: dict[str, object] = json.loads(out.read_text())
+    return earlier if earlier.pop("machine", None) == machine else {}
+
+
 def main() -> None:
     """Measure, print and write the chosen topics."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -82,6 +90,8 @@ def main() -> None:
     out = chosen.out or (None if chosen.only or chosen.quick else RESULTS)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
+        known = _kept(out, _machine()) | report
+        report = {topic: known[topic] for topic in ("machine", *TOPICS) if topic in known}
         out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
         console.print(f"written to {out}")
 
