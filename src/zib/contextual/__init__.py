@@ -1,5 +1,9 @@
-"""Contextual bandits. So far the links that models are made of."""
+"""Contextual bandits: links, models, policies."""
 
+from zib.contextual.baselines import Integrated, Naive
+from zib.contextual.estimators import Huber, LeastSquares, MedianOfMeans, Ridge
+from zib.contextual.features import disjoint, hybrid, shared
+from zib.contextual.joint import JointUCB, LaplaceTS
 from zib.contextual.link import (
     derivative,
     inverse,
@@ -9,20 +13,54 @@ from zib.contextual.link import (
     register_link,
     value,
 )
-from zib.contextual.links import Cauchit, CLogLog, Identity, Log, Logit, Probit
+from zib.contextual.links import (
+    Cauchit,
+    CLogLog,
+    Identity,
+    Log,
+    Logit,
+    Probit,
+    StandardLink,
+)
+from zib.contextual.per_arm import Disjoint
+from zib.contextual.policy import register_policy
+from zib.contextual.template import Template
+from zib.contextual.template_models import ComponentModel, GLMModel, SklearnModel, UserModel
+from zib.contextual.zi import ZITS, ZIUCB
 
 __all__ = [
+    "ZITS",
+    "ZIUCB",
     "CLogLog",
     "Cauchit",
+    "ComponentModel",
+    "Disjoint",
+    "GLMModel",
+    "Huber",
     "Identity",
+    "Integrated",
+    "JointUCB",
+    "LaplaceTS",
+    "LeastSquares",
     "Log",
     "Logit",
+    "MedianOfMeans",
+    "Naive",
     "Probit",
+    "Ridge",
+    "SklearnModel",
+    "StandardLink",
+    "Template",
+    "UserModel",
     "derivative",
+    "disjoint",
+    "hybrid",
     "inverse",
     "kappa",
     "log_complement",
     "log_value",
     "register_link",
+    "register_policy",
+    "shared",
     "value",
 ]

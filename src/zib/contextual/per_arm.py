@@ -10,7 +10,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from zib import _validate as check
-from zib._kernel import borrowing
+from zib._kernel import borrowing, is_interpreted
 from zib._spec import Spec, label_of
 from zib.contextual import policy
 from zib.contextual.parts import N_ARMS, RANDOM_ROUNDS, ROUNDS, play_at_random
@@ -52,6 +52,11 @@ class Disjoint(Spec, _Fields):
         lookup_policy(spec)
         if isinstance(spec, Disjoint):
             raise check.InvalidParameterError("`spec` must not be disjoint itself; got Disjoint")
+        if is_interpreted(spec):
+            raise check.InvalidParameterError(
+                "`spec` must be a policy whose models are ours; give a Template the features that "
+                f"zib.contextual.disjoint makes instead; got {type(spec).__name__}"
+            )
         return super().__new__(cls, spec, check.integer("n_arms", n_arms, low=1))
 
     @property

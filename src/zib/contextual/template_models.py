@@ -1,0 +1,644 @@
+"""Component models for `Template`: our own, those of scikit-learn, or a user's functions.
+
+A component model learns pairs (x, y) and says, for rows of features, what it expects y to be and
+how sure it is. For the occurrence y is 0 or 1, for the magnitude it is a non-zero reward.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib import _validate as check
+from zib._cache import numba_config
+from zib._entry import Entry, LoosePin, _make_pin
+from zib._kernel import borrowing
+from zib.contextual.estimators import BERNOULLI, GLM, LeastSquares, Ridge, resolve_magnitude
+from zib.contextual.fit import MEMORY, learn, new_model
+from zib.contextual.joint import LARGEST
+from zib.contextual.link import derivative, value
+from zib.contextual.links import Identity, StandardLink, link_parameter, resolve_link
+from zib.contextual.parts import (
+    check_bound,
+    check_memory,
+    check_ridge,
+    check_sigma,
+    new_magnitude,
+    noise,
+)
+from zib.stats.design import draw_normal, linear_forms, quadratic_forms
+
+Array = NDArray[np.float64]
+
+FAMILIES = ("bernoulli", "gaussian", "huber", "median_of_means")
+METHODS = ("auto", "predict", "predict_proba")
+KEEPS = ("sample", "latest")
+_IDENTITY = ("identity", Identity(), StandardLink(name="identity"))
+
+
+class ComponentModel(Protocol):
+    """What `Template` asks of a model; any object with these two methods will do.
+
+    Two more are used where a model has them. ``sample(x, rng)`` returns one joint draw of the means
+    of all rows, for Thompson sampling; without it, each mean is drawn from a normal distribution.
+    ``predictor(x)``, with an attribute `link`, returns linear predictors and their standard errors,
+    from which intervals are made; without it, intervals are symmetric about the mean.
+    """
+
+    def observe(self, x: Array, y: float) -> None:
+        """Learn one observation; `x` is one row of features and may be kept."""
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Return the mean and its standard error, or a radius, for every row of `x`."""
+
+
+class _Described:
+    """A model that prints as it was made."""
+
+    _parameters: dict[str, Any]
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in self._parameters.items())
+        return f"{type(self).__name__}({inside})"
+
+
+def as_rows(x: Any) -> Array:
+    """Return rows of features in the order compiled code was made for, or raise."""
+    rows = np.ascontiguousarray(x, dtype=np.float64)
+    if rows.ndim != 2:
+        raise check.InvalidParameterError(
+            f"`x` must be a matrix, one row per action; got shape {rows.shape}"
+        )
+    return rows
+
+
+def as_row(x: Any) -> Array:
+    """Return one row of features, or raise."""
+    row = np.ascontiguousarray(x, dtype=np.float64)
+    if row.ndim != 1:
+        raise check.InvalidParameterError(f"`x` must be one row; got shape {row.shape}")
+    return row
+
+
+def normal_draw(model: ComponentModel, x: Array, rng: np.random.Generator) -> Array:
+    """Return means drawn from normal distributions, one by one."""
+    mean, error = model.predict(x)
+    return mean + error * rng.standard_normal(mean.size)
+
+
+# ------------------------------------------------------------------------------------- our own
+
+
+@borrowing
+def _learn(estimator: Any, model: Any, row: Any, y: float) -> None:
+    learn(estimator, model, row, y)
+
+
+@Entry
+def _observe(pin: Any, row: Any, y: float) -> None:
+    _learn(pin.spec, pin.state, row, y)
+
+
+@borrowing
+def _believe(estimator: Any, model: Any, settings: Any, columns: Any, out: Any) -> None:
+    """Write means, standard errors, linear predictors and their standard errors."""
+    sigma = noise(settings[0], model)
+    linear_forms(model.coef, columns, out[2])
+    quadratic_forms(model.curvature.inverse, columns, out[0], out[3])
+    for k in range(out.shape[1]):
+        error = sigma * math.sqrt(out[3, k])
+        out[0, k] = min(max(value(estimator.link, out[2, k]), -settings[1]), settings[1])
+        slope = min(derivative(estimator.link, out[2, k]), LARGEST)
+        out[1, k] = min(slope * error, LARGEST)
+        out[3, k] = error
+
+
+@Entry
+def _predict(pin: Any, columns: Any, out: Any) -> None:
+    _believe(pin.spec, pin.state, pin.out, columns, out)
+
+
+@borrowing
+def _draw(
+    estimator: Any, model: Any, settings: Any, columns: Any, rng: Any, coef: Any, out: Any
+) -> None:
+    draw_normal(model.coef, model.curvature, noise(settings[0], model), rng, coef)
+    linear_forms(coef, columns, out)
+    for k in range(out.size):
+        out[k] = min(max(value(estimator.link, out[k]), -settings[1]), settings[1])
+
+
+@Entry
+def _sample(pin: Any, columns: Any, rng: Any, coef: Any, out: Any) -> None:
+    _draw(pin.spec, pin.state, pin.out, columns, rng, coef, out)
+
+
+class GLMModel(_Described):
+    """A generalized linear model, fitted as in `JointUCB`.
+
+    Parameters
+    ----------
+    family
+        ``"bernoulli"`` (default) for the occurrence: maximum likelihood. For the magnitude
+        ``"gaussian"`` (least squares; the default with the identity link), or ``"huber"`` and
+        ``"median_of_means"`` against heavy tails.
+    link
+        Link by name or as a registered link; logit for ``"bernoulli"``, identity otherwise. The
+        robust families have no other than the identity.
+    ridge
+        Precision of the Gaussian prior of the coefficients (> 0), in units of the noise.
+    sigma
+        Standard deviation of the noise of the magnitude; None (default) estimates it.
+    bound
+        Radius of the ball the coefficients are confined to; None (default) for no ball.
+    memory
+        Observations kept for refitting (≥ 256); older ones are summarised.
+
+    Notes
+    -----
+    The standard error of the mean h(x'c) is h'(x'ĉ)·σ·√(x'A⁻¹x) by the delta method, with the
+    curvature A of the fit; σ = 1 for ``"bernoulli"``. It holds for a model that is right and many
+    observations. Draws take the coefficients from N(ĉ, σ²A⁻¹).
+
+    Examples
+    --------
+    >>> model = GLMModel(link="identity", sigma=1.0)
+    >>> model.observe([1.0, 0.0], 3.0)
+    >>> mean, error = model.predict([[1.0, 0.0], [0.0, 1.0]])
+    >>> mean.round(3).tolist(), error.round(3).tolist()
+    ([1.5, 0.0], [0.707, 1.0])
+    """
+
+    def __init__(
+        self,
+        family: str | None = None,
+        *,
+        link: Any = None,
+        ridge: float = 1.0,
+        sigma: float | None = None,
+        bound: float | None = None,
+        memory: int = MEMORY,
+    ) -> None:
+        if family is None:
+            family = "gaussian" if link in _IDENTITY else "bernoulli"
+        check.choice("family", family, FAMILIES)
+        self._binary = family == "bernoulli"
+        if self._binary:
+            if sigma is not None:
+                raise check.InvalidParameterError(
+                    f"`sigma` must be None for the family 'bernoulli'; got {sigma!r}"
+                )
+            self._estimator: Any = GLM(resolve_link(link or "logit"), BERNOULLI)
+        elif family == "gaussian":
+            linear = link is None or link in _IDENTITY
+            self._estimator = Ridge() if linear else LeastSquares(link=link)
+        elif link is None:
+            self._estimator = resolve_magnitude(family)
+        else:
+            raise check.InvalidParameterError(
+                f"`link` must be None for the family {family!r}; got {link!r}"
+            )
+        self._ridge = check_ridge(ridge)
+        self._bound = check_bound(bound)
+        self._memory = check_memory(memory)
+        noise_size = 1.0 if self._binary else check_sigma(sigma)
+        self._settings = np.array([noise_size, 1.0 if self._binary else LARGEST])
+        self._parameters = {
+            "family": family,
+            "link": link_parameter(self.link),
+            "ridge": self._ridge,
+            "sigma": sigma,
+            "bound": bound,
+            "memory": self._memory,
+        }
+        self._state: Any = None
+        self._pin: Any = None
+
+    @property
+    def link(self) -> Any:
+        """The link."""
+        return self._estimator.link
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what is unpacked for compiled code holds addresses: it is made anew by the copy
+        return {**self.__dict__, "_pin": None}
+
+    def _prepare(self, dim: int) -> None:
+        """Make the state of this many features, and unpack it for compiled code."""
+        if self._state is None:
+            if self._binary:
+                self._state = new_model(
+                    dim, ridge=self._ridge, bound=self._bound, memory=self._memory, samples=True
+                )
+            else:
+                self._state = new_magnitude(
+                    self._estimator,
+                    dim,
+                    ridge=self._ridge,
+                    bound=self._bound,
+                    memory=self._memory,
+                    plain=False,
+                    samples=True,
+                )
+        if dim != self._state.coef.size:
+            raise check.InvalidParameterError(
+                f"`x` must have {self._state.coef.size} features, as before; got {dim}"
+            )
+        if self._pin is None:
+            parts = (self._estimator, self._state, 0, self._settings)
+            make = LoosePin if numba_config.DISABLE_JIT else _make_pin.for_spec(self._estimator)
+            self._pin = make(*parts)
+
+    def observe(self, x: Any, y: float) -> None:
+        """Learn one observation."""
+        row = as_row(x)
+        if self._binary and y not in (0.0, 1.0):
+            raise check.InvalidParameterError(
+                f"`y` must be 0 or 1 for the family 'bernoulli'; got {y!r}"
+            )
+        self._prepare(row.size)
+        _observe.for_spec(self._estimator)(self._pin, row, float(y))
+
+    def _all(self, x: Any) -> Array:
+        rows = as_rows(x)
+        self._prepare(rows.shape[1])
+        out = np.empty((4, len(rows)))
+        _predict.for_spec(self._estimator)(self._pin, rows.T, out)
+        return out
+
+    def predict(self, x: Any) -> tuple[Array, Array]:
+        """Return means and standard errors."""
+        out = self._all(x)
+        return out[0], out[1]
+
+    def predictor(self, x: Any) -> tuple[Array, Array]:
+        """Return linear predictors and their standard errors."""
+        out = self._all(x)
+        return out[2], out[3]
+
+    def sample(self, x: Any, rng: np.random.Generator) -> Array:
+        """Return the means under coefficients drawn from their posterior."""
+        rows = as_rows(x)
+        self._prepare(rows.shape[1])
+        out = np.empty(len(rows))
+        _sample.for_spec(self._estimator)(self._pin, rows.T, rng, np.empty(rows.shape[1]), out)
+        return out
+
+
+# ---------------------------------------------------------------- models fitted to a whole history
+
+
+class _RefittedModel(_Described):
+    """A model that is fitted to all it has seen, or a part of it, on a geometric schedule.
+
+    The fit that is due is made when somebody asks, to the rows it was due for. So the answers are
+    those of a fit at once, while a batch of observations causes one fit instead of many.
+    Random numbers come from a stream named by the seed and by what was observed: they differ from
+    history to history, and the same history gives the same model.
+    """
+
+    def __init__(
+        self, *, refit_growth: float, min_rows: int, memory: int | None, keep: str, seed: int
+    ) -> None:
+        self._growth = check.real("refit_growth", refit_growth, low=1)
+        self._due = check.integer("min_rows", min_rows, low=1)
+        self._memory = math.inf if memory is None else check.integer("memory", memory, low=min_rows)
+        self._latest = check.choice("keep", keep, KEEPS) == KEEPS.index("latest")
+        self._seed = check.integer("seed", seed, low=0)
+        self._stream = np.random.default_rng(self._seed)
+        self._x = np.empty((0, 0))
+        self._y = np.empty(0)
+        self._stored = 0
+        self._count = 0
+        self._pending = 0  # rows of the fit that is due
+        self._key: tuple[int, ...] = ()
+        self._fitted: Any = None
+
+    def _fit(self, x: Array, y: Array, rng: np.random.Generator) -> Any:
+        raise NotImplementedError
+
+    def _predict(self, fitted: Any, x: Array) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    def observe(self, x: Any, y: float) -> None:
+        """Learn one observation."""
+        row = as_row(x)
+        self._store(row, float(y))
+        self._count += 1
+        if self._count >= self._due:
+            self._pending = self._stored
+            self._key = (self._seed, self._count, zlib.crc32(row.tobytes()))
+            self._due = max(self._count + 1, math.ceil(self._growth * self._count))
+
+    def _store(self, row: Array, y: float) -> None:
+        if self._stored == 0:
+            self._x = np.empty((0, row.size))
+        elif row.size != self._x.shape[1]:
+            raise check.InvalidParameterError(
+                f"`x` must have {self._x.shape[1]} features, as before; got {row.size}"
+            )
+        if self._stored < self._memory:
+            place = self._stored
+            if place == self._y.size:
+                room = min(max(64, 2 * place), self._memory)
+                more = int(room) - place
+                self._x = np.concatenate([self._x, np.zeros((more, row.size))])
+                self._y = np.concatenate([self._y, np.zeros(more)])
+            self._stored += 1
+        else:
+            self._settle()  # the fit that is due must not see what comes now
+            if self._latest:
+                place = self._count % self._stored
+            else:
+                place = int(self._stream.integers(self._count + 1))
+                if place >= self._stored:
+                    return
+        self._x[place] = row
+        self._y[place] = y
+
+    def _settle(self) -> None:
+        """Make the fit that is due."""
+        if self._pending:
+            rows, self._pending = self._pending, 0
+            rng = np.random.default_rng(self._key)
+            self._fitted = self._fit(self._x[:rows], self._y[:rows], rng)
+
+    def _pooled(self) -> tuple[float, float]:
+        """Return a mean and its standard error without any features, from few observations."""
+        n = self._stored
+        if n == 0:
+            return 0.0, 1.0
+        mean, size = centre(self._y[:n])
+        return mean, size / math.sqrt(n)
+
+    def predict(self, x: Any) -> tuple[Array, Array]:
+        """Return means and standard errors."""
+        rows = as_rows(x)
+        self._settle()
+        if self._fitted is None:
+            mean, error = self._pooled()
+            return np.full(len(rows), mean), np.full(len(rows), error)
+        return self._predict(self._fitted, rows)
+
+    def _pooled_draw(self, n: int, rng: np.random.Generator) -> Array:
+        mean, error = self._pooled()
+        return np.full(n, mean + error * rng.standard_normal())
+
+
+def centre(y: Array) -> tuple[float, float]:
+    """Return the mean and a standard deviation, widened where there are few observations."""
+    mean = float(y.mean())
+    return mean, max(float(y.std()), abs(mean) / math.sqrt(y.size))
+
+
+class SklearnModel(_RefittedModel):
+    """A model of scikit-learn, with the spread of bootstrap fits as its uncertainty.
+
+    Parameters
+    ----------
+    estimator
+        An unfitted classifier (occurrence only) or regressor, or a pipeline. It is cloned.
+    n_bootstrap
+        Fits per refit (≥ 2), each to as many rows drawn with replacement.
+    prior
+        Pairs of made-up observations that each fit gets in addition: at the features of two rows
+        drawn at random, the classes 0 and 1; for a regressor, mean ± standard deviation.
+    method
+        ``"predict_proba"`` or ``"predict"``; ``"auto"`` takes the first where there is one.
+    refit_growth
+        Refit when there are this many times as many observations as at the last fit (≥ 1; 1 refits
+        after every one).
+    min_rows
+        Observations before the first fit. Until then the mean of all serves for every action.
+    memory
+        Rows kept for refitting; None keeps all.
+    keep
+        Which: a uniform ``"sample"`` of all, or the ``"latest"``.
+    seed
+        Seed of the bootstrap.
+
+    Notes
+    -----
+    The mean is that of the bootstrap fits (bagging) and the standard error their standard
+    deviation. A draw is the prediction of one fit taken at random: bootstrapped Thompson sampling
+    [1]_. Without made-up observations all fits would agree where only zeros, or too few rows, have
+    been seen, and nothing would be explored; their weight fades as rows come in. They also see to
+    it that every fit meets both classes.
+
+    A refit costs `n_bootstrap` fits and a decision of ``kind="ucb"`` as many predictions. For trees
+    take one tree as the estimator rather than a forest: the bootstrap makes the forest.
+
+    Needs scikit-learn (``pip install "zib[sklearn]"``).
+
+    References
+    ----------
+    .. [1] Osband and Van Roy (2015), Bootstrapped Thompson sampling and deep exploration,
+       arXiv:1507.00300.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> model = SklearnModel(DecisionTreeClassifier(min_samples_leaf=5), n_bootstrap=50)
+    >>> for i in range(100):
+    ...     model.observe([i / 100], float(i >= 50))
+    >>> mean, error = model.predict([[0.1], [0.9]])
+    >>> bool(mean[0] < 0.1), bool(mean[1] > 0.9)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        n_bootstrap: int = 20,
+        prior: int = 1,
+        method: str = "auto",
+        refit_growth: float = 1.2,
+        min_rows: int = 10,
+        memory: int | None = 10_000,
+        keep: str = "sample",
+        seed: int = 0,
+    ) -> None:
+        base = _sklearn_base()
+        if isinstance(estimator, type) or not (
+            hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+        ):
+            raise check.InvalidParameterError(
+                f"`estimator` must be an unfitted estimator of scikit-learn; got {estimator!r}"
+            )
+        super().__init__(
+            refit_growth=refit_growth, min_rows=min_rows, memory=memory, keep=keep, seed=seed
+        )
+        self._estimator = base.clone(estimator)
+        self._binary = bool(base.is_classifier(estimator))
+        self._n_bootstrap = check.integer("n_bootstrap", n_bootstrap, low=2)
+        self._prior = check.integer("prior", prior, low=int(self._binary))
+        check.choice("method", method, METHODS)
+        has_proba = hasattr(estimator, "predict_proba")
+        if method == "predict_proba" and not has_proba:
+            raise check.InvalidParameterError(
+                f"`method` must be 'predict' for {estimator!r}, which has no predict_proba; "
+                f"got {method!r}"
+            )
+        self._by_proba = has_proba and method != "predict"
+        self._parameters = {
+            "estimator": estimator,
+            "n_bootstrap": n_bootstrap,
+            "prior": prior,
+            "method": method,
+            "refit_growth": refit_growth,
+            "min_rows": min_rows,
+            "memory": memory,
+            "keep": keep,
+            "seed": seed,
+        }
+
+    def observe(self, x: Any, y: float) -> None:
+        """Learn one observation."""
+        if self._binary and y not in (0.0, 1.0):
+            raise check.InvalidParameterError(
+                f"`y` must be 0 or 1 for a classifier, which models the occurrence; got {y!r}"
+            )
+        super().observe(x, y)
+
+    def _fit(self, x: Array, y: Array, rng: np.random.Generator) -> Any:
+        clone = _sklearn_base().clone
+        n = len(y)
+        mean, size = (0.5, 0.5) if self._binary else centre(y)
+        made_up = np.tile([mean - size, mean + size], self._prior)
+        members = []
+        for _ in range(self._n_bootstrap):
+            drawn = rng.integers(n, size=n)
+            borrowed = rng.integers(n, size=made_up.size)
+            target = np.concatenate([y[drawn], made_up])
+            member = clone(self._estimator)
+            _seed_estimator(member, rng)
+            rows = x[np.concatenate([drawn, borrowed])]
+            members.append(member.fit(rows, target.astype(np.int64) if self._binary else target))
+        return members
+
+    def _of_member(self, member: Any, x: Array) -> Array:
+        if self._by_proba:
+            return np.asarray(member.predict_proba(x)[:, 1], dtype=np.float64)
+        return np.asarray(member.predict(x), dtype=np.float64).reshape(len(x))
+
+    def _predict(self, fitted: Any, x: Array) -> tuple[Array, Array]:
+        found = np.stack([self._of_member(member, x) for member in fitted])
+        return found.mean(axis=0), found.std(axis=0, ddof=1)
+
+    def sample(self, x: Any, rng: np.random.Generator) -> Array:
+        """Return the predictions of one bootstrap fit."""
+        rows = as_rows(x)
+        self._settle()
+        if self._fitted is None:
+            return self._pooled_draw(len(rows), rng)
+        return self._of_member(self._fitted[int(rng.integers(len(self._fitted)))], rows)
+
+
+def _sklearn_base() -> Any:
+    try:
+        import sklearn.base
+    except ImportError as error:
+        raise ImportError(
+            'SklearnModel needs scikit-learn; install it with `pip install "zib[sklearn]"`'
+        ) from error
+    return sklearn.base
+
+
+def _seed_estimator(estimator: Any, rng: np.random.Generator) -> None:
+    """Give seeds to all parts of an estimator that would else use NumPy's global stream."""
+    seeds = {
+        name: int(rng.integers(2**31 - 1))
+        for name, value in sorted(estimator.get_params(deep=True).items())
+        if (name == "random_state" or name.endswith("__random_state")) and value is None
+    }
+    if seeds:
+        estimator.set_params(**seeds)
+
+
+class UserModel(_RefittedModel):
+    """A model made of your own functions, refitted on a geometric schedule.
+
+    Parameters
+    ----------
+    fit
+        ``fit(x, y) -> fitted``: x has one row of features per observation.
+    predict
+        ``predict(fitted, x) -> (mean, error)``, one entry per row.
+    sample
+        ``sample(fitted, x, rng) -> means``, one joint draw, for Thompson sampling. Without it each
+        mean is drawn from N(mean, error²).
+    refit_growth, min_rows, memory, keep
+        As for `SklearnModel`.
+
+    Notes
+    -----
+    For a model that learns from single observations, or has bounds of its own at every step, write
+    a class with the methods of `ComponentModel` instead.
+
+    Examples
+    --------
+    >>> def fit(x, y):
+    ...     return y.mean(), y.std() / len(y) ** 0.5
+    >>> def predict(fitted, x):
+    ...     mean, error = fitted
+    ...     return np.full(len(x), mean), np.full(len(x), error)
+    >>> model = UserModel(fit, predict, min_rows=2)
+    >>> for y in [1.0, 3.0]:
+    ...     model.observe([1.0], y)
+    >>> mean, error = model.predict([[1.0]])
+    >>> float(mean[0]), float(error.round(3)[0])
+    (2.0, 0.707)
+    """
+
+    def __init__(
+        self,
+        fit: Callable[[Array, Array], Any],
+        predict: Callable[[Any, Array], tuple[Any, Any]],
+        *,
+        sample: Callable[[Any, Array, np.random.Generator], Any] | None = None,
+        refit_growth: float = 1.2,
+        min_rows: int = 10,
+        memory: int | None = 10_000,
+        keep: str = "sample",
+    ) -> None:
+        optional = {} if sample is None else {"sample": sample}
+        for name, function in {"fit": fit, "predict": predict, **optional}.items():
+            if not callable(function):
+                raise check.InvalidParameterError(f"`{name}` must be a function; got {function!r}")
+        super().__init__(
+            refit_growth=refit_growth, min_rows=min_rows, memory=memory, keep=keep, seed=0
+        )
+        self._functions = (fit, predict, sample)
+        self._parameters = {
+            "fit": fit,
+            "predict": predict,
+            "sample": sample,
+            "refit_growth": refit_growth,
+            "min_rows": min_rows,
+            "memory": memory,
+            "keep": keep,
+        }
+
+    def _fit(self, x: Array, y: Array, rng: np.random.Generator) -> Any:
+        # copies: what the function keeps must not change with the history
+        return self._functions[0](x.copy(), y.copy())
+
+    def _predict(self, fitted: Any, x: Array) -> tuple[Array, Array]:
+        mean, error = self._functions[1](fitted, x)
+        return np.asarray(mean, dtype=np.float64), np.asarray(error, dtype=np.float64)
+
+    def sample(self, x: Any, rng: np.random.Generator) -> Array:
+        """Return one draw of the means."""
+        rows = as_rows(x)
+        self._settle()
+        if self._fitted is None:
+            return self._pooled_draw(len(rows), rng)
+        if self._functions[2] is None:
+            return normal_draw(self, rows, rng)
+        return np.asarray(self._functions[2](self._fitted, rows, rng), dtype=np.float64)
