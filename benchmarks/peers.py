@@ -331,7 +331,7 @@ PEERS = (
 # Not measured, and what an attempt to install them answers on Python 3.11.
 ABSENT = (
     Missing("obp", "0.5.7 declares Python < 3.11"),
-    Missing("contextualbandits", "no wheel, and its build from source fails"),
+    Missing("contextualbandits", "contextual only: see contextual_peers.py"),
 )
 
 

@@ -70,9 +70,9 @@ def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch) ->
             )
 
 
-def test_the_two_examples_of_the_readme_are_ten_lines_each() -> None:
+def test_the_examples_of_the_readme_are_ten_lines_each() -> None:
     code = [code for language, code, _, _ in blocks(README) if language == "python"]
-    assert len(code) == 2
+    assert len(code) == 3
     for example in code:
         assert len([line for line in example.splitlines() if line.strip()]) <= 10, example
 

@@ -20,6 +20,7 @@ from zib.contextual.links import StandardLink, link_parameter, resolve_link
 
 SCORE, BERNOULLI = 0, 1  # kinds of weights
 SMALLEST_VARIANCE = 1e-14  # of a Bernoulli variable far in the tail; keeps ratios finite
+SMALLEST_WEIGHT = 1e-6  # of an observation far in the tail; keeps steps finite
 LARGEST_RATIO = 100.0  # of the slope to the variance
 LARGEST_MEAN = 1e9  # of the log link while Newton's method is still far off
 
@@ -63,9 +64,12 @@ def _glm_terms(estimator: Any, eta: float, y: float) -> tuple[float, float]:
     if estimator.weights == BERNOULLI:
         # the cap matters only where h comes close to 1 with a steep slope (log link); any weight
         # leaves the equation unbiased
-        ratio = min(slope / max(mean * (1.0 - mean), SMALLEST_VARIANCE), LARGEST_RATIO)
+        variance = mean * (1.0 - mean)
+        if variance < SMALLEST_VARIANCE and mean <= 1.0:
+            return y - mean, SMALLEST_WEIGHT  # so far out only the direction is known
+        ratio = min(slope / max(variance, SMALLEST_VARIANCE), LARGEST_RATIO)
         return (y - mean) * ratio, slope * ratio
-    return y - mean, slope
+    return y - mean, max(slope, SMALLEST_WEIGHT)
 
 
 @borrowing

@@ -24,12 +24,14 @@ from zib._kernel import CALLED, borrowing
 from zib.contextual.estimators import (
     BOUND,
     COUNT,
+    GLM,
     NEXT_REFIT,
     RESIDUAL,
     SPLIT,
     STORED,
     THRESHOLD,
     Huber,
+    LeastSquares,
     Linear,
     MedianOfMeans,
     Ridge,
@@ -55,7 +57,8 @@ MEMORY = 4096  # observations kept by default
 SMALLEST_MEMORY = 256  # fewer would replace observations while the estimate is still poor
 ALWAYS_REFIT = 32  # up to this many observations every one is followed by a refit
 REFIT_SHARE = 4  # then after a quarter of the stored observations is new
-STEPS = 25  # Newton steps of a refit at most, those taken back included
+STEPS = 40  # Newton steps of a refit at most, those taken back included
+MOVE, LARGEST_MOVE = 2.0, 64.0  # change of a linear predictor in the first step, in any
 SMALL = 32  # coefficients, up to which a factorisation is as good as free
 TOLERANCE = 1e-6  # squared length of the last Newton step, in standard errors
 
@@ -221,6 +224,33 @@ def _gather(estimator: Any, model: Any, gradient: Any) -> None:
                 gradient[j] += score * jac[j]
 
 
+def largest_move(estimator: Any) -> float:
+    """Return how far one step may move a linear predictor.
+
+    Far out a link is flat, and a step that trusts its curvature there is off by orders of
+    magnitude. Without a link there is no such place.
+    """
+    return MOVE if isinstance(estimator, (GLM, LeastSquares)) else math.inf
+
+
+@overload(largest_move, strict=False, jit_options=CALLED)
+def _largest_move(estimator):  # type: ignore[no-untyped-def]
+    if getattr(estimator, "instance_class", object) in (GLM, LeastSquares):
+        return lambda estimator: MOVE
+    return lambda estimator: math.inf
+
+
+@borrowing
+def _share(model: Any, step: Any, limit: float) -> float:
+    """Return the share of the step that moves no stored predictor further than `limit`."""
+    if limit == np.inf:
+        return 1.0
+    furthest = 0.0
+    for i in range(int(model.meta[STORED])):
+        furthest = max(furthest, abs(dot(model.features[i], step)))
+    return 1.0 if furthest <= limit else limit / furthest
+
+
 @borrowing
 def refit(estimator: Any, model: Any) -> None:
     """Solve the score equations over anchor and stored observations, from where we stand."""
@@ -228,12 +258,14 @@ def refit(estimator: Any, model: Any) -> None:
     gradient, step, work = model.scratch[1], model.scratch[2], model.scratch[3]
     split = int(model.meta[SPLIT])
     expected = 0.0  # slope along the last step before it was taken
+    limit = largest_move(estimator)
     for _ in range(STEPS):
         tune(estimator, model)
         _gather(estimator, model, gradient)
         if expected > 0.0 and dot(gradient, step) < -0.5 * expected:
             # the step went far beyond the optimum on its line: take back half of it
             expected *= 0.5
+            limit = largest_move(estimator)
             for i in range(coef.size):
                 step[i] *= 0.5
                 coef[i] -= step[i]
@@ -247,6 +279,10 @@ def refit(estimator: Any, model: Any) -> None:
         _solve_in_ball(gram.matrix, gram.factor, work, bound, step, model.scratch[0])
         for i in range(coef.size):
             step[i] -= coef[i]
+        share = _share(model, step, limit)
+        limit = min(2.0 * limit, max(limit, LARGEST_MOVE))  # longer while all goes well
+        for i in range(coef.size):
+            step[i] *= share
             coef[i] += step[i]
         if split > 0:
             _project(model)
@@ -274,6 +310,10 @@ def _learn(estimator: Any, model: Any, x: Any, y: float) -> None:
     if weight > 0.0:
         # the squared residual, over what the estimate's own error adds to its expectation
         model.meta[RESIDUAL] += score * score / weight * max(1.0 - weight * dot(jac, solved), 0.0)
+    move = abs(score * dot(jac, solved))
+    limit = largest_move(estimator)
+    if move > limit:
+        score *= limit / move
     for i in range(solved.size):
         model.coef[i] += score * solved[i]
     _project(model)
