@@ -228,6 +228,8 @@ def test_interrupted_run_keeps_what_is_finished(backend, tmp_path) -> None:
             return super().sample(arm, rng, n)
 
     if __name__ == "__main__":
+        # a shell that starts the tests in the background makes them ignore Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         env = Slow(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0)
         spec = zib.mab.UCB1()
         zib.simulate([spec], env, horizon=10, replications=1, progress=False)

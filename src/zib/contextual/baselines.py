@@ -226,9 +226,7 @@ class Integrated(ContextualSpec, _IntegratedFields):
     -----
     Least squares over both coefficient vectors at once, by Gauss–Newton steps; W = λI + Σ(z, w)(z,
     w)'. The model is right, but whether a zero is a small magnitude or no occurrence is not used,
-    so it learns more slowly than two models do. Steps that leave a ball are pulled back along the
-    radius, which is close to the constrained minimum but not equal to it. The printed width is not
-    scaled like the reward.
+    so it learns more slowly than two models do. The printed width is not scaled like the reward.
     """
 
     __slots__ = ()

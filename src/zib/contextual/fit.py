@@ -60,6 +60,7 @@ REFIT_SHARE = 4  # then after a quarter of the stored observations is new
 STEPS = 40  # Newton steps of a refit at most, those taken back included
 MOVE, LARGEST_MOVE = 2.0, 64.0  # change of a linear predictor in the first step, in any
 SMALL = 32  # coefficients, up to which a factorisation is as good as free
+SURPRISE = 1.0  # squared length of a step, in standard errors, that calls for a refit
 TOLERANCE = 1e-6  # squared length of the last Newton step, in standard errors
 
 
@@ -206,6 +207,52 @@ def _solve_in_ball(matrix: Any, factor: Any, rhs: Any, bound: float, out: Any, w
 
 
 @borrowing
+def _solve_in_balls(
+    matrix: Any, factor: Any, rhs: Any, split: int, bound: float, out: Any, work: Any
+) -> None:
+    """Write the minimiser of c'A c/2 − rhs'c with both parts of c in balls; see `_solve_in_ball`.
+
+    One number ν for each part, by the same steps in turn. Shrinking one part may let the other
+    back in, so ν may fall again.
+    """
+    nu_first, nu_last = 0.0, 0.0
+    for turn in range(40):
+        for i in range(rhs.size):
+            out[i] = rhs[i]
+        solve_lower(factor, out)
+        solve_upper(factor, out)
+        settled = True
+        for part in range(2):
+            last_part = (part + turn) % 2 == 1
+            first = split if last_part else 0
+            last = rhs.size if last_part else split
+            nu = nu_last if last_part else nu_first
+            square = 0.0
+            for i in range(rhs.size):
+                work[i] = out[i] if first <= i < last else 0.0
+                square += work[i] * work[i]
+            length = math.sqrt(square)
+            if length > bound * (1.0 + 1e-9) or (nu > 0.0 and length < bound * (1.0 - 1e-9)):
+                settled = False
+                solve_lower(factor, work)
+                step = max((length / bound - 1.0) * square / dot(work, work), -nu)
+                if last_part:
+                    nu_last += step
+                else:
+                    nu_first += step
+                for i in range(first, last):
+                    matrix[i, i] += step
+                cholesky(matrix, factor)
+                break
+        if settled:
+            break
+    if nu_first + nu_last > 0.0:
+        for i in range(rhs.size):
+            matrix[i, i] -= nu_first if i < split else nu_last
+        cholesky(matrix, factor)
+
+
+@borrowing
 def _gather(estimator: Any, model: Any, gradient: Any) -> None:
     """Make the curvature anew at the current estimate and write the gradient."""
     matrix, jac = model.curvature.matrix, model.scratch[0]
@@ -252,8 +299,8 @@ def _share(model: Any, step: Any, limit: float) -> float:
 
 
 @borrowing
-def refit(estimator: Any, model: Any) -> None:
-    """Solve the score equations over anchor and stored observations, from where we stand."""
+def _newton(estimator: Any, model: Any) -> bool:
+    """Solve the score equations from where we stand; False if that did not converge."""
     gram, coef = model.curvature, model.coef
     gradient, step, work = model.scratch[1], model.scratch[2], model.scratch[3]
     split = int(model.meta[SPLIT])
@@ -271,12 +318,15 @@ def refit(estimator: Any, model: Any) -> None:
                 coef[i] -= step[i]
             continue
         if not cholesky(gram.matrix, gram.factor):
-            break
+            return False
         multiply(gram.matrix, coef, work)
         for i in range(coef.size):
             work[i] += gradient[i]
-        bound = model.meta[BOUND] if split == 0 else np.inf
-        _solve_in_ball(gram.matrix, gram.factor, work, bound, step, model.scratch[0])
+        bound = model.meta[BOUND]
+        if split == 0:
+            _solve_in_ball(gram.matrix, gram.factor, work, bound, step, model.scratch[0])
+        else:
+            _solve_in_balls(gram.matrix, gram.factor, work, split, bound, step, model.scratch[0])
         for i in range(coef.size):
             step[i] -= coef[i]
         share = _share(model, step, limit)
@@ -284,11 +334,22 @@ def refit(estimator: Any, model: Any) -> None:
         for i in range(coef.size):
             step[i] *= share
             coef[i] += step[i]
-        if split > 0:
-            _project(model)
         expected = dot(gradient, step)
         multiply(gram.matrix, step, work)
-        if dot(step, work) <= TOLERANCE:
+        if dot(step, work) <= TOLERANCE * share * share:
+            return True
+    return False
+
+
+@borrowing
+def refit(estimator: Any, model: Any) -> None:
+    """Solve the score equations over anchor and stored observations."""
+    gram, coef = model.curvature, model.coef
+    for attempt in range(2):
+        if attempt > 0:  # lost where the link is flat: once more from zero, where it is not
+            for i in range(coef.size):
+                coef[i] = 0.0
+        if _newton(estimator, model):
             break
     if cholesky(gram.matrix, gram.factor):
         invert(gram.factor, gram.inverse)
@@ -310,6 +371,7 @@ def _learn(estimator: Any, model: Any, x: Any, y: float) -> None:
     if weight > 0.0:
         # the squared residual, over what the estimate's own error adds to its expectation
         model.meta[RESIDUAL] += score * score / weight * max(1.0 - weight * dot(jac, solved), 0.0)
+    surprise = score * score * dot(jac, solved)
     move = abs(score * dot(jac, solved))
     limit = largest_move(estimator)
     if move > limit:
@@ -319,6 +381,9 @@ def _learn(estimator: Any, model: Any, x: Any, y: float) -> None:
     _project(model)
     _store(estimator, model, x, y)
     model.meta[COUNT] += 1.0
+    if surprise > SURPRISE:
+        soon = model.meta[COUNT] + x.size // 8
+        model.meta[NEXT_REFIT] = min(model.meta[NEXT_REFIT], soon)
     if model.meta[COUNT] >= model.meta[NEXT_REFIT]:
         refit(estimator, model)
 

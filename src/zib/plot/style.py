@@ -50,7 +50,7 @@ POLICY_STYLES: dict[str, Style] = {
     "ZI posterior": Style("#6699CC", "d", _DASHDOT, 2.2),
     "ZI-TS printed": Style("#56B4E9", "p", _DASH, 2.2),
     # both parts in one number
-    "Joint-UCB": Style("#882255", "*", "-", 2.2),
+    "Joint-UCB": Style("#882255", "h", "-", 2.2),
     "Laplace-TS": Style("#332288", "D", _DASHDOT, 2.2),
     # the paper's baselines
     "UCB component size": Style("#E69F00", "^", "-"),
