@@ -41,7 +41,37 @@ class _Parts(NamedTuple):
     state: Any
 
 
-class Bandit:
+class RewardDoor:
+    """What both kinds of bandits do with a reward before they learn it."""
+
+    _inflated: float
+    _low: float
+    _high: float
+    _warn_after: float
+    _horizon_hint = ""
+
+    def _reward(self, reward: Any) -> float:
+        value = (
+            float(reward) if type(reward) in _PLAIN_NUMBERS else _validate.real("reward", reward)
+        ) - self._inflated
+        if self._low <= value <= self._high:
+            return value
+        low, high = self._low + self._inflated, self._high + self._inflated
+        raise InvalidParameterError(
+            f"`reward` must be a finite number in [{low:g}, {high:g}]; got {reward!r}"
+        )
+
+    def _warn_horizon(self) -> None:
+        warnings.warn(
+            f"the policy was made for a horizon of {self._warn_after:g} rewards and has learned "
+            f"from more; it goes on{self._horizon_hint}",
+            UserWarning,
+            stacklevel=3,
+        )
+        self._warn_after = float("inf")
+
+
+class Bandit(RewardDoor):
     """A multi-armed bandit policy in use.
 
     Parameters
@@ -74,6 +104,8 @@ class Bandit:
     >>> bandit.pulls["blue"] > 190
     True
     """
+
+    _horizon_hint = ". Use zib.mab.Anytime(spec=...) when the horizon is unknown."
 
     def __init__(
         self,
@@ -403,17 +435,6 @@ class Bandit:
                 f"`arm` must be one of {known}{more}; got {arm!r}"
             ) from None
 
-    def _reward(self, reward: Any) -> float:
-        value = (
-            float(reward) if type(reward) in _PLAIN_NUMBERS else _validate.real("reward", reward)
-        ) - self._inflated
-        if self._low <= value <= self._high:
-            return value
-        low, high = self._low + self._inflated, self._high + self._inflated
-        raise InvalidParameterError(
-            f"`reward` must be a finite number in [{low:g}, {high:g}]; got {reward!r}"
-        )
-
     def _labelled(self, values: Any) -> dict[Hashable, float]:
         return dict(zip(self._arms, np.asarray(values).tolist(), strict=True))
 
@@ -441,15 +462,6 @@ class Bandit:
             else:
                 array[to] = mine[source]
         return fresh
-
-    def _warn_horizon(self) -> None:
-        warnings.warn(
-            f"the policy was made for a horizon of {self._warn_after:g} rewards and has learned "
-            "from more; it goes on. Use zib.mab.Anytime(spec=...) when the horizon is unknown.",
-            UserWarning,
-            stacklevel=3,
-        )
-        self._warn_after = float("inf")
 
 
 def _copied(state: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from collections.abc import Hashable, Iterable
 from numbers import Real
 from pathlib import Path
@@ -20,7 +19,7 @@ from zib._entry import Entry
 from zib._rng import generator_from_data, generator_to_data
 from zib._saved import SavedStateError
 from zib._validate import InvalidParameterError
-from zib.bandit import _PLAIN_NUMBERS, LARGEST_REWARD, Propensities
+from zib.bandit import LARGEST_REWARD, Propensities, RewardDoor
 from zib.contextual import policy
 from zib.contextual.links import StandardLink, resolve_link
 from zib.stats.predictions import Curve, Prediction, capped, predictions
@@ -35,7 +34,7 @@ __all__ = ["ContextualBandit", "Prediction"]
 Matrix = NDArray[np.float64]
 
 
-class ContextualBandit:
+class ContextualBandit(RewardDoor):
     """A contextual policy in use: every action comes with features, and actions may change.
 
     Parameters
@@ -580,28 +579,6 @@ class ContextualBandit:
             raise InvalidParameterError(
                 f"`arm` must be one of {known}{more}; got {arm!r}"
             ) from None
-
-    # --------------------------------------------------------------------------------- rewards
-
-    def _reward(self, reward: Any) -> float:
-        value = (
-            float(reward) if type(reward) in _PLAIN_NUMBERS else _validate.real("reward", reward)
-        ) - self._inflated
-        if self._low <= value <= self._high:
-            return value
-        low, high = self._low + self._inflated, self._high + self._inflated
-        raise InvalidParameterError(
-            f"`reward` must be a finite number in [{low:g}, {high:g}]; got {reward!r}"
-        )
-
-    def _warn_horizon(self) -> None:
-        warnings.warn(
-            f"the policy was made for a horizon of {self._warn_after:g} rewards and has learned "
-            "from more; it goes on",
-            UserWarning,
-            stacklevel=3,
-        )
-        self._warn_after = float("inf")
 
 
 # ------------------------------------------------------------------------------------------ helpers
