@@ -2,7 +2,8 @@
 
 Numba's own disk cache looks only at the file a function is written in. Our compiled loop calls
 kernels from many files, so an edit of a kernel would find the old loop again. The cache folder is
-therefore named after a hash of every source file of the package: edited sources, new folder.
+therefore named after a hash of every source file that compiled code can come from: edited sources,
+new folder.
 """
 
 from __future__ import annotations
@@ -21,16 +22,24 @@ import platformdirs
 numba_config: Any = numba.config
 
 
-def _source_hash() -> str:
+# These rooms stand above the simulations: nothing compiled is written there or imports from there.
+UNCOMPILED = frozenset({"advise", "cli.py", "datasets", "experiments", "ope", "plot", "testing"})
+
+
+def _hash_of_sources(leave_out: frozenset[str]) -> str:
     root = Path(__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
-        digest.update(path.read_bytes())
+        relative = path.relative_to(root)
+        if relative.parts[0] not in leave_out:
+            digest.update(relative.as_posix().encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-SOURCE_HASH = _source_hash()  # of the code that is running, whatever happens to the files later
+# Of the code that is running, whatever happens to the files later.
+SOURCE_HASH = _hash_of_sources(frozenset())
+COMPILED_HASH = _hash_of_sources(UNCOMPILED)
 
 
 def source_hash() -> str:
@@ -51,7 +60,7 @@ def _choose_folder() -> Path | None:
     if os.environ.get("ZIB_CACHE", "1") == "0":
         return None
     base = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("zib", appauthor=False)
-    folder = Path(base) / f"zib-{SOURCE_HASH}"
+    folder = Path(base) / f"zib-{COMPILED_HASH}"
     if _usable(folder):
         return folder
     warnings.warn(
