@@ -72,7 +72,7 @@ clean:  ## remove environments, caches and built files (results stay)
 .PRECIOUS: %/bin/python
 
 $(VENV)/.installed-run: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e .
+	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[data]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -9,7 +9,7 @@
 from importlib.metadata import version as _version
 
 from zib import _cache as _cache  # decides where compiled code is kept, before anything is compiled
-from zib import contextual, env, mab, theory
+from zib import contextual, datasets, env, mab, theory
 from zib._kernel import jitable, register
 from zib._spec import Spec
 from zib._validate import InvalidParameterError
@@ -34,6 +34,7 @@ __all__ = [
     "SubWeibull",
     "ZeroInflated",
     "contextual",
+    "datasets",
     "env",
     "jitable",
     "mab",
