@@ -3,6 +3,7 @@
 from zib.env.contextual import ContextBlock, ContextualGLM
 from zib.env.contextual_drift import DriftingActions, DriftingRun
 from zib.env.contextual_random import DisjointContextual, DisjointGLM, RandomContextual
+from zib.env.empirical import Empirical
 from zib.env.generators import (
     PAPER_PROBS,
     PAPER_SPARSITIES,
@@ -16,6 +17,7 @@ from zib.env.generators import (
 )
 from zib.env.inflated import QuantileTable, ZeroInflated
 from zib.env.loan import LoanMarket
+from zib.env.logged import BootstrapContextual, BootstrapMAB
 from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB
 from zib.env.rewards import (
     Exponential,
@@ -32,6 +34,8 @@ __all__ = [
     "MAB",
     "PAPER_PROBS",
     "PAPER_SPARSITIES",
+    "BootstrapContextual",
+    "BootstrapMAB",
     "ContextBlock",
     "ContextualEnvironment",
     "ContextualGLM",
@@ -39,6 +43,7 @@ __all__ = [
     "DisjointGLM",
     "DriftingActions",
     "DriftingRun",
+    "Empirical",
     "Environment",
     "Exponential",
     "ExponentialMAB",
