@@ -23,7 +23,7 @@ numba_config: Any = numba.config
 
 
 # These rooms stand above the simulations: nothing compiled is written there or imports from there.
-UNCOMPILED = frozenset({"advise", "cli.py", "datasets", "experiments", "ope", "plot", "testing"})
+UNCOMPILED = frozenset({"advise", "cli", "datasets", "experiments", "ope", "plot", "testing"})
 
 
 def _hash_of_sources(leave_out: frozenset[str]) -> str:

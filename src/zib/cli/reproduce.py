@@ -1,15 +1,14 @@
-"""The command line: ``zib reproduce``.
-
-Heavy modules are imported inside the commands, so that ``zib --help`` answers at once.
-"""
+"""``zib reproduce``: the paper's figures and tables, and the report that judges them."""
 
 from __future__ import annotations
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from zib.cli.program import INTERRUPTED, app, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,43 +18,12 @@ if TYPE_CHECKING:
 
     from zib.experiments.record import Record
 
-app = typer.Typer(
-    name="zib",
-    help="Bandits for rewards that are mostly zero.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 class Scale(StrEnum):
     """How much to compute."""
 
     quick = "quick"
     paper = "paper"
-
-
-BAD_INPUT = 2
-INTERRUPTED = 130
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"zib {version('zib')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
-    ] = False,
-) -> None:
-    """Bandits for rewards that are mostly zero."""
 
 
 @app.command()
@@ -84,7 +52,7 @@ def reproduce(
         names = resolve(only)
         folder = prepare_folder(out)
     except (InvalidParameterError, OutputError) as error:
-        _refuse(console, str(error))
+        refuse(console, str(error))
     started = time.monotonic()
     try:
         finished = _run(console, names, scale.value, folder, workers, seed)
@@ -96,7 +64,7 @@ def reproduce(
         console.print(f"Interrupted; {kept}.", style="yellow", highlight=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
-        _refuse(console, f"cannot write to the output folder {folder}: {error.strerror or error}.")
+        refuse(console, f"cannot write to the output folder {folder}: {error.strerror or error}.")
     _show(finished)
     Console().print(
         f"\n{len(finished)} item(s) in {time.monotonic() - started:.0f} s. "
@@ -104,11 +72,6 @@ def reproduce(
         soft_wrap=True,
         highlight=False,
     )
-
-
-def _refuse(console: Console, message: str) -> NoReturn:
-    console.print(f"error: {message}", style="red", highlight=False, soft_wrap=True, markup=False)
-    raise typer.Exit(BAD_INPUT)
 
 
 def _run(
@@ -216,12 +179,3 @@ def _plain(words: str, limit: int = 160) -> str:
 
     short = words if len(words) <= limit else words[: limit - 1].rsplit(" ", 1)[0] + " …"
     return escape(short)
-
-
-def main() -> None:
-    """Run the command line."""
-    app()
-
-
-if __name__ == "__main__":
-    main()

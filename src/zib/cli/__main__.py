@@ -1,0 +1,5 @@
+"""``python -m zib.cli``."""
+
+from zib.cli import main
+
+main()

@@ -1,0 +1,50 @@
+"""The program ``zib`` and what its commands share.
+
+Heavy modules are imported inside the commands, so that ``zib --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    name="zib",
+    help="Bandits for rewards that are mostly zero.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"zib {version('zib')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Bandits for rewards that are mostly zero."""
+
+
+def refuse(console: Console, message: str) -> NoReturn:
+    """Say in one sentence what is wrong and stop."""
+    console.print(f"error: {message}", style="red", highlight=False, soft_wrap=True, markup=False)
+    raise typer.Exit(BAD_INPUT)
