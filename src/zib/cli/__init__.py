@@ -1,11 +1,11 @@
-"""The command line: ``zib reproduce``."""
+"""The command line: ``zib reproduce | data``."""
 
-from zib.cli import reproduce
+from zib.cli import data, reproduce
 from zib.cli.program import app
 
 __all__ = ["app", "main"]
 
-COMMANDS = (reproduce,)  # importing a module registers its commands
+COMMANDS = (data, reproduce)  # importing a module registers its commands
 
 
 def main() -> None:

@@ -5,12 +5,9 @@ Heavy modules are imported inside the commands, so that ``zib --help`` answers a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 app = typer.Typer(
     name="zib",
@@ -44,7 +41,10 @@ def _root(
     """Bandits for rewards that are mostly zero."""
 
 
-def refuse(console: Console, message: str) -> NoReturn:
+def refuse(message: str) -> NoReturn:
     """Say in one sentence what is wrong and stop."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
     console.print(f"error: {message}", style="red", highlight=False, soft_wrap=True, markup=False)
     raise typer.Exit(BAD_INPUT)

@@ -52,7 +52,7 @@ def reproduce(
         names = resolve(only)
         folder = prepare_folder(out)
     except (InvalidParameterError, OutputError) as error:
-        refuse(console, str(error))
+        refuse(str(error))
     started = time.monotonic()
     try:
         finished = _run(console, names, scale.value, folder, workers, seed)
@@ -64,7 +64,7 @@ def reproduce(
         console.print(f"Interrupted; {kept}.", style="yellow", highlight=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
-        refuse(console, f"cannot write to the output folder {folder}: {error.strerror or error}.")
+        refuse(f"cannot write to the output folder {folder}: {error.strerror or error}.")
     _show(finished)
     Console().print(
         f"\n{len(finished)} item(s) in {time.monotonic() - started:.0f} s. "

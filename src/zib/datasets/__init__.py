@@ -1,7 +1,47 @@
 """Logs of one's own and public data sets. Nothing is ever downloaded."""
 
+from zib.datasets.catalogue import (
+    Check,
+    Finding,
+    catalogue_rows,
+    check,
+    check_text,
+    info,
+    info_text,
+    load_frame,
+    names,
+)
+from zib.datasets.cprm import frame_cprm, load_cprm
+from zib.datasets.entry import DataSet
+from zib.datasets.guess import Guess, guess_columns
+from zib.datasets.karlan_list import load_karlan_list
+from zib.datasets.karlan_zinman import load_karlan_zinman
 from zib.datasets.log import Log, LogBatch, LoggedData
+from zib.datasets.randhie import load_randhie
 from zib.datasets.scan import LogScan
 from zib.datasets.tables import LogError
 
-__all__ = ["Log", "LogBatch", "LogError", "LogScan", "LoggedData"]
+__all__ = [
+    "Check",
+    "DataSet",
+    "Finding",
+    "Guess",
+    "Log",
+    "LogBatch",
+    "LogError",
+    "LogScan",
+    "LoggedData",
+    "catalogue_rows",
+    "check",
+    "check_text",
+    "frame_cprm",
+    "guess_columns",
+    "info",
+    "info_text",
+    "load_cprm",
+    "load_frame",
+    "load_karlan_list",
+    "load_karlan_zinman",
+    "load_randhie",
+    "names",
+]
