@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.datasets.data import data_file
+from tests.datasets.data import KARLAN_ZINMAN, data_file
 from zib.cli import app
 from zib.datasets import names
 
@@ -47,6 +47,6 @@ def test_check_reports_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_check_of_the_real_file() -> None:
-    result = run(app, ["data", "check", "karlan_zinman", str(data_file("karlan_zinman"))])
+    result = run(app, ["data", "check", "karlan_zinman", str(data_file(KARLAN_ZINMAN))])
     assert result.exit_code == 0
     assert "karlan_zinman: can be used" in result.output
