@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 
 from zib.experiments.record import Picture, Record, Setting, Table, Verdict
 from zib.plot import small_print
+from zib.plot.page import figure, page, table
 
 STATUS_WORDS = {
     "holds": "holds",
@@ -24,60 +24,6 @@ COUNT_WORDS = {
     "open": "undecided",
 }
 SOURCE_WORDS = {"paper": "paper", "ours": "ours", "fix": "corrected"}
-
-_CSS = """
-:root { color-scheme: light dark; --fg: #1d2125; --soft: #5b646d; --bg: #ffffff; --card: #f6f7f8;
-  --line: #d9dde1; --link: #0b62a8; --holds: #00694d; --partly: #8a5a00; --fails: #a63a00;
-  --open: #5b646d; }
-@media (prefers-color-scheme: dark) { :root { --fg: #e4e7ea; --soft: #a3acb5; --bg: #15181b;
-  --card: #1e2226; --line: #363c42; --link: #7cc0f5; --holds: #4fd0a8; --partly: #f0b64a;
-  --fails: #ff9a66; --open: #a3acb5; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--bg); color: var(--fg);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
-main { max-width: 68rem; margin: 0 auto; padding: 2rem 1.25rem 5rem; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; }
-h2 { font-size: 1.4rem; margin: 3.2rem 0 .4rem; padding-top: 1.2rem;
-  border-top: 1px solid var(--line); }
-h3 { font-size: 1.05rem; margin: 1.7rem 0 .5rem; }
-p { margin: .5rem 0; max-width: 48rem; }
-a { color: var(--link); }
-.soft { color: var(--soft); }
-.small { font-size: .86rem; }
-nav ul { columns: 2 20rem; padding-left: 1.1rem; margin: .4rem 0; }
-table { border-collapse: collapse; width: 100%; font-size: .92rem; margin: .4rem 0 1rem;
-  font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .34rem .6rem;
-  border-bottom: 1px solid var(--line); }
-th { font-weight: 600; color: var(--soft); }
-.wide { overflow-x: auto; }
-tr.group td { font-weight: 600; padding-top: .9rem; border-bottom: 2px solid var(--line); }
-td.num, th.num { text-align: right; white-space: nowrap; }
-figure { margin: 1rem 0 1.4rem; }
-figure img { width: 100%; height: auto; display: block; background: #fff; border-radius: 6px;
-  border: 1px solid var(--line); }
-figcaption { color: var(--soft); font-size: .9rem; margin-top: .45rem; max-width: 52rem; }
-.badge { display: inline-block; white-space: nowrap; font-weight: 600; font-size: .86rem; }
-.holds { color: var(--holds); } .partly { color: var(--partly); } .fails { color: var(--fails); }
-.open { color: var(--open); }
-.verdict { border-left: 4px solid currentColor; background: var(--card); padding: .55rem .9rem;
-  margin: .6rem 0; border-radius: 0 6px 6px 0; }
-.verdict > * { color: var(--fg); } .verdict > .badge { color: inherit; }
-.verdict p { margin: .15rem 0; max-width: none; }
-.source { font-size: .78rem; padding: .05rem .45rem; border-radius: 1rem;
-  border: 1px solid var(--line); color: var(--soft); white-space: nowrap; }
-details { margin: .35rem 0; } summary { cursor: pointer; color: var(--link); font-size: .9rem; }
-details ul { margin: .3rem 0 .2rem; padding-left: 1.2rem; font-size: .88rem; }
-.note { background: var(--card); padding: .5rem .9rem; border-radius: 6px; max-width: none; }
-.count { display: inline-block; margin-right: 1.4rem; font-size: 1.02rem; }
-@media print {
-  main { max-width: none; padding: 0; } body { font-size: 10.5pt; }
-  h2 { break-before: page; } figure, tr, .verdict { break-inside: avoid; }
-  h3 { break-after: avoid; }
-  details::details-content { content-visibility: visible; height: auto; }
-  nav { display: none; }
-}
-"""
 
 
 def write_report(folder: Path, records: Mapping[str, Record]) -> Path:
@@ -99,12 +45,7 @@ def render(folder: Path, records: list[Record]) -> str:
             _colophon(),
         ]
     )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Zero-inflated bandits: reproduction</title>\n<style>{_CSS}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+    return page("Zero-inflated bandits: reproduction", body)
 
 
 def _head(records: list[Record]) -> str:
@@ -163,7 +104,7 @@ def _item(folder: Path, record: Record) -> str:
     if not verdicts:
         verdicts = '<p class="soft">The paper claims nothing here that could be tested.</p>'
     pictures = "".join(_picture(folder, record, picture) for picture in record.pictures)
-    tables = "".join(_table(table) for table in record.tables)
+    tables = "".join(_table(content) for content in record.tables)
     return (
         f'<section><h2 id="{escape(record.id)}">{escape(record.title)}</h2>'
         f"<p>{escape(record.about)}</p>{notes}{pictures}"
@@ -178,17 +119,7 @@ def _item(folder: Path, record: Record) -> str:
 
 def _picture(folder: Path, record: Record, picture: Picture) -> str:
     base = f"{record.id}/{picture.stem}"
-    try:
-        data = base64.b64encode((folder / f"{base}.png").read_bytes()).decode()
-    except OSError:
-        return f'<p class="note">The image {escape(base)}.png is missing.</p>'
-    files = " · ".join(
-        f'<a href="{escape(base)}.{end}">{end.upper()}</a>' for end in ("svg", "png", "csv")
-    )
-    return (
-        f'<figure><img src="data:image/png;base64,{data}" alt="{escape(picture.alternative)}">'
-        f"<figcaption>{escape(picture.caption)} <span>{files}</span></figcaption></figure>"
-    )
+    return figure(folder, base, picture.caption, picture.alternative)
 
 
 def _badge(verdict: Verdict) -> str:
@@ -208,26 +139,9 @@ def _verdict(verdict: Verdict) -> str:
     )
 
 
-def _table(table: Table) -> str:
-    numeric = [all(_looks_numeric(row[i]) for row in table.rows) for i in range(len(table.columns))]
-    head = "".join(_cell("th", text, numeric[i]) for i, text in enumerate(table.columns))
-    body = "".join(
-        "<tr>" + "".join(_cell("td", text, numeric[i]) for i, text in enumerate(row)) + "</tr>"
-        for row in table.rows
-    )
-    note = f'<p class="soft small">{escape(table.note)}</p>' if table.note else ""
-    return (
-        f'<h4>{escape(table.title)}</h4><div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>{note}"
-    )
-
-
-def _cell(tag: str, text: str, numeric: bool) -> str:
-    return f"<{tag}{' class=num' if numeric else ''}>{escape(text)}</{tag}>"
-
-
-def _looks_numeric(text: str) -> bool:
-    return (bool(text) and (text[0].isdigit() or text[0] in "-−.")) or text in ("", "–", "inf")
+def _table(content: Table) -> str:
+    note = f'<p class="soft small">{escape(content.note)}</p>' if content.note else ""
+    return f"<h4>{escape(content.title)}</h4>{table(content.columns, content.rows)}{note}"
 
 
 def _settings(settings: Iterable[Setting]) -> str:
