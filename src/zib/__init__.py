@@ -6,7 +6,9 @@
 >>> bandit.update(arm, 0.0)
 """
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from zib import _cache as _cache  # decides where compiled code is kept, before anything is compiled
 from zib import contextual, datasets, env, mab, theory
@@ -18,6 +20,9 @@ from zib.contextual_bandit import ContextualBandit
 from zib.env import ZeroInflated
 from zib.mab import SubExponential, SubGaussian, SubWeibull
 from zib.sim import Results, SimulationError, simulate
+
+if _TYPE_CHECKING:
+    from zib import advise, ope
 
 __version__ = _version("zib")
 
@@ -33,12 +38,21 @@ __all__ = [
     "SubGaussian",
     "SubWeibull",
     "ZeroInflated",
+    "advise",
     "contextual",
     "datasets",
     "env",
     "jitable",
     "mab",
+    "ope",
     "register",
     "simulate",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # What a service does not need is imported when it is first asked for.
+    if name in ("advise", "ope"):
+        return _import_module(f"zib.{name}")
+    raise AttributeError(f"module 'zib' has no attribute {name!r}")

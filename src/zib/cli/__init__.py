@@ -1,11 +1,11 @@
-"""The command line: ``zib reproduce | data``."""
+"""The command line: ``zib reproduce | advise | evaluate | data``."""
 
-from zib.cli import data, reproduce
+from zib.cli import data, logs, reproduce
 from zib.cli.program import app
 
 __all__ = ["app", "main"]
 
-COMMANDS = (data, reproduce)  # importing a module registers its commands
+COMMANDS = (data, logs, reproduce)  # importing a module registers its commands
 
 
 def main() -> None:

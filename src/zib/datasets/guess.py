@@ -261,9 +261,11 @@ def _ask(role: str, columns: Sequence[_Column], table: Table, why: str) -> LogEr
 
 
 def _reward(columns: list[_Column], table: Table) -> tuple[str, str]:
-    numeric = [c for c in columns if c.numeric and c.filled and c.distinct > 1]
+    filled = [c for c in columns if c.numeric and c.filled]
+    numeric = [c for c in filled if c.distinct > 1]
     named = _by_name(numeric, REWARDS)
-    best = _best([pair for pair in named if pair[0] == 0])
+    # a column that is called reward is the reward, also when it is zero throughout
+    best = _best([pair for pair in _by_name(filled, REWARDS) if pair[0] == 0])
     if not best:
         # Money that is never zero is rather known beforehand, such as the amount asked for.
         best = _best([pair for pair in named if pair[1].zeros >= MANY_ZEROS]) or _best(named)

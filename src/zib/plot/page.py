@@ -105,26 +105,37 @@ def figure(
     )
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of ready-made text; columns of numbers stand to the right."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, last: str = "", marked: str = ""
+) -> str:
+    """Return a table of ready-made text; columns of numbers stand to the right.
+
+    `last` is the class of the last row, and the row that starts with `marked` stands out. In a
+    column of numbers "1.2 [1.0, 1.4]" takes two lines, which keeps tables narrow.
+    """
     numeric = [all(_looks_numeric(row[i]) for row in rows) for i in range(len(columns))]
     head = "".join(_cell("th", text, numeric[i]) for i, text in enumerate(columns))
-    body = "".join(
-        "<tr>" + "".join(_cell("td", text, numeric[i]) for i, text in enumerate(row)) + "</tr>"
-        for row in rows
-    )
+    body = []
+    for j, row in enumerate(rows):
+        kind = last if last and j == len(rows) - 1 else "main" if row[0] == marked else ""
+        cells = "".join(_cell("td", text, numeric[i]) for i, text in enumerate(row))
+        body.append(f"<tr{f' class={kind}' if kind else ''}>{cells}</tr>")
     return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        "</div>"
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 
 
 def _cell(tag: str, text: str, numeric: bool) -> str:
-    return f"<{tag}{' class=num' if numeric else ''}>{escape(text)}</{tag}>"
+    estimate, bracket, interval = text.partition(" [")
+    inside = escape(text)
+    if numeric and bracket and estimate:
+        inside = f'{escape(estimate)}<br><span class="soft small">[{escape(interval)}</span>'
+    return f"<{tag}{' class=num' if numeric else ''}>{inside}</{tag}>"
 
 
 def _looks_numeric(text: str) -> bool:
-    return (bool(text) and (text[0].isdigit() or text[0] in "-−.")) or text in ("", "–", "inf")
+    return not text or text == "inf" or text[0].isdigit() or text[0] in "-−.–+∞"
 
 
 def write_together(folder: Path, last: str, make: Callable[[Path], None]) -> Path:

@@ -1,0 +1,283 @@
+"""``zib advise`` and ``zib evaluate``: what a log of decisions says."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from zib.cli.program import app, refuse
+
+if TYPE_CHECKING:
+    from zib.datasets import LogScan
+    from zib.ope import Evaluation
+
+IN_MEMORY = 3_000_000  # rows; longer logs are read again from the file where needed
+
+Log = Annotated[str, typer.Argument(help="CSV or Parquet file, or a folder of Parquet files.")]
+Arm = Annotated[str | None, typer.Option(help="Column with the arm that was played.")]
+Reward = Annotated[str | None, typer.Option(help="Column with the reward; 0: nothing happened.")]
+Propensity = Annotated[str | None, typer.Option(help="Column with the probability of that choice.")]
+Context = Annotated[
+    list[str] | None, typer.Option(help="Column known before choosing (repeat for several).")
+]
+Time = Annotated[str | None, typer.Option(help="Column with the time.")]
+Unit = Annotated[str | None, typer.Option(help="Column with who was treated; each once.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
+
+
+@app.command()
+def advise(
+    log: Log,
+    arm: Arm = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    context: Context = None,
+    time: Time = None,
+    unit: Unit = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Rounds to play; as many as the log has by default.", min=2)
+    ] = None,
+    simulate: Annotated[
+        bool, typer.Option(help="Simulate what the policy would have earned.")
+    ] = True,
+    replications: Annotated[int, typer.Option(help="Runs of the simulation.", min=2)] = 20,
+    level: Level = 0.95,
+    seed: Seed = 0,
+    out: Annotated[str, typer.Option(help="Folder for page, figures, data, program.")] = "advice",
+) -> None:
+    """Look at a log: is the reward zero-inflated, what does that buy, which policy suits it?
+
+    Columns that are not named are guessed from their names and contents, and said.
+    """
+    from zib._validate import InvalidParameterError
+    from zib.advise import advise as make_advice
+
+    with _refusing():
+        scan, source = _open(log, arm, reward, propensity, context, time, unit)
+        folder = _folder(out)
+        with _bar() as tell:
+            try:
+                data = scan if scan.n_rows > IN_MEMORY else scan.load()
+                advice = make_advice(
+                    data,
+                    horizon=horizon,
+                    replications=replications,
+                    simulate=simulate,
+                    level=level,
+                    seed=seed,
+                    source=source,
+                    progress=tell,
+                )
+            except InvalidParameterError as error:
+                refuse(str(error))
+        typer.echo(str(advice))
+        page = advice.write(folder)
+    typer.echo(f"\nPage: {page}   Program: {folder / 'policy.py'}")
+
+
+@app.command()
+def evaluate(
+    log: Log,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to evaluate (repeat for several): uniform, logging, an arm, "
+            "NAME=ARM:SHARE,ARM:SHARE, or a saved bandit (FILE.json). All arms by default.",
+            metavar="POLICY",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Compare with this one.", metavar="POLICY")
+    ] = "logging",
+    arm: Arm = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    context: Context = None,
+    strata: Annotated[
+        list[str] | None,
+        typer.Option(help="Arms were drawn at random within values of this column (repeat)."),
+    ] = None,
+    time: Time = None,
+    unit: Unit = None,
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option(help="ips, snips, dr, sndr, dm, clipped, switch or replay (repeat)."),
+    ] = None,
+    interval: Annotated[
+        str, typer.Option(help="corrected (for skewness), asymptotic or bootstrap.")
+    ] = "corrected",
+    level: Level = 0.95,
+    clip: Annotated[float, typer.Option(help="Largest weight of clipped and switch.")] = 10.0,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Go on when a policy plays arms never logged.")
+    ] = False,
+    seed: Seed = 0,
+    out: Annotated[str, typer.Option(help="Folder for page, figure and tables.")] = "evaluation",
+) -> None:
+    """Estimate what other policies would have earned, from a log, with intervals and grades.
+
+    Without propensities and strata they are estimated from the context, with a warning.
+    """
+    from zib import ope
+
+    with _refusing():
+        columns = [
+            *(context or []),
+            *(name for name in strata or [] if name not in (context or [])),
+        ]
+        scan, _ = _open(log, arm, reward, propensity, columns, time, unit)
+        folder = _folder(out)
+        data: Any = scan if scan.n_rows > IN_MEMORY else scan.load()
+        source: Any = "logged" if data.has_propensity else "estimated"
+        with _warnings_in_words():
+            found = ope.evaluate(
+                data,
+                _policies(policy, data.arms),
+                estimators=tuple(estimator or ("ips", "snips", "dr")),
+                propensities=ope.Strata(strata) if strata else source,
+                baseline=against or None,
+                level=level,
+                interval=interval,
+                clip=clip,
+                on_missing_support="warn" if allow_missing else "raise",
+                seed=seed,
+                progress=_terminal(),
+            )
+        typer.echo(found.summary())
+        page = _write(found, folder, Path(log).name)
+    typer.echo(f"\nPage: {page}")
+
+
+def _open(
+    log: str,
+    arm: str | None,
+    reward: str | None,
+    propensity: str | None,
+    context: list[str] | None,
+    time: str | None,
+    unit: str | None,
+) -> tuple[LogScan, dict[str, Any]]:
+    """Return the log with named or guessed columns, and what to read it with."""
+    from zib.datasets import LogScan, guess_columns
+
+    named = {"arm": arm, "reward": reward, "propensity": propensity, "time": time, "unit": unit}
+    given = {role: column for role, column in named.items() if column is not None}
+    guess = guess_columns(log, context=tuple(context or ()), **given)
+    for role, reason in zip(_guessed_roles(guess, given), guess.reasons):
+        typer.echo(f"guessed {reason}" if role else reason, err=True)
+    return LogScan(log, **guess.roles), {"path": log, **guess.roles}
+
+
+def _guessed_roles(guess: Any, given: dict[str, str]) -> list[bool]:
+    return [not any(reason.startswith(role) for role in given) for reason in guess.reasons]
+
+
+def _policies(wanted: list[str] | None, arms: tuple[Any, ...]) -> dict[str, Any]:
+    """Return target policies from words of the command line."""
+    if not wanted:
+        if len(arms) > 20:
+            refuse(f"`--policy` must be given for a log with {len(arms)} arms; got none")
+        return {"uniform": "uniform", **{f"always {arm}": _always(arm) for arm in arms}}
+    found: dict[str, Any] = {}
+    for text in wanted:
+        name, policy = _policy(text, arms)
+        if name in found:
+            refuse(f"`--policy` must name each policy once; {name!r} occurs twice")
+        found[name] = policy
+    return found
+
+
+def _always(arm: Any) -> Any:
+    from zib.ope import always
+
+    return always(arm)
+
+
+def _policy(text: str, arms: tuple[Any, ...]) -> tuple[str, Any]:
+    if text in ("uniform", "logging"):
+        return text, text
+    labels = {str(arm): arm for arm in arms}
+    if text in labels:
+        return f"always {text}", _always(labels[text])
+    if text.endswith(".json"):
+        from zib import Bandit
+
+        return Path(text).stem, Bandit.load(text)
+    name, _, shares = text.partition("=")
+    if not shares:
+        known = ", ".join(list(labels)[:10])
+        refuse(
+            "`--policy` must be uniform, logging, an arm of the log "
+            f"({known}), NAME=ARM:SHARE,ARM:SHARE or a saved bandit (FILE.json); got {text!r}"
+        )
+    return name, dict(_share(piece, labels) for piece in shares.split(","))
+
+
+def _share(piece: str, labels: dict[str, Any]) -> tuple[Any, float]:
+    arm, _, share = piece.rpartition(":")
+    try:
+        return labels[arm], float(share)
+    except (KeyError, ValueError):
+        known = ", ".join(list(labels)[:10])
+        refuse(f"`--policy` must give shares as ARM:SHARE with arms {known}; got {piece!r}")
+
+
+def _folder(out: str) -> Path:
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        refuse(f"`--out` must be a folder; {out} is a file")
+    return folder
+
+
+def _terminal() -> bool:
+    from rich.console import Console
+
+    return Console(stderr=True).is_terminal
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn errors of the input into one sentence."""
+    from zib import InvalidParameterError, SavedStateError
+
+    try:
+        yield
+    except (InvalidParameterError, SavedStateError) as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"{error.filename or 'the output folder'}: {error.strerror or error}")
+
+
+@contextmanager
+def _warnings_in_words() -> Iterator[None]:
+    """Print warnings as sentences, without the place in the code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        typer.secho(f"warning: {warning.message}", fg="yellow", err=True)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, float], None]]:
+    """Show a progress bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading", total=1.0)
+        yield lambda message, share: bar.update(task, description=message, completed=share)
+
+
+def _write(found: Evaluation, folder: Path, log: str) -> Path:
+    from zib.plot.evaluation_page import write_page
+
+    return write_page(found, folder, log)

@@ -1,0 +1,151 @@
+"""``zib advise`` and ``zib evaluate`` as a user sees them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import zib
+from zib import ope
+from zib.cli import app
+from zib.datasets import LoggedData
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(2)
+    n = 6_000
+    variant = rng.choice(["a", "b"], n, p=[0.7, 0.3])
+    wave = rng.integers(1, 3, n)
+    pays = rng.random(n) < np.where(variant == "a", 0.03, 0.06)
+    pd.DataFrame(
+        {
+            "variant": variant,
+            "revenue": np.where(pays, rng.gamma(2.0, 10.0, n), 0.0),
+            "propensity": np.where(variant == "a", 0.7, 0.3),
+            "wave": wave,
+        }
+    ).to_csv("log.csv", index=False)
+    return tmp_path / "log.csv"
+
+
+def test_advise_guesses_columns_and_writes_everything(log: Path) -> None:
+    result = run("advise", log, "--no-simulate", "--out", "answer")
+    assert result.exit_code == 0, result.stderr
+    assert "guessed arm: `variant`" in result.stderr
+    assert "guessed reward: `revenue`" in result.stderr
+    assert "Recommended: zib." in result.output
+    assert {"advice.html", "advice.json", "policy.py", "arms.png"} <= {
+        file.name for file in Path("answer").iterdir()
+    }
+    saved = json.loads(Path("answer/advice.json").read_text())
+    assert saved["overall"]["rows"] == 6_000
+    assert "log.csv" in Path("answer/policy.py").read_text()
+
+
+def test_evaluate_prints_and_writes_what_the_library_says(log: Path) -> None:
+    result = run(
+        "evaluate", log, "--policy", "b", "--policy", "mix=a:0.5,b:0.5", "--policy", "uniform"
+    )
+    assert result.exit_code == 0, result.stderr
+    data = LoggedData.read(log, arm="variant", reward="revenue", propensity="propensity")
+    expected = ope.evaluate(data, {"always b": "b"}, baseline="logging").value("always b", "snips")
+    assert f"{expected.value:.5g}" in result.output
+    saved = json.loads(Path("evaluation/evaluation.json").read_text())
+    names = {row["policy"] for row in saved["values"]}
+    assert names == {"always b", "mix", "uniform", "logging"}
+    page = Path("evaluation/evaluation.html").read_text()
+    assert "data:image/png;base64" in page
+    assert "minus logging" in page.lower()
+    frame = pd.read_csv("evaluation/values.csv")
+    row = frame[(frame["policy"] == "always b") & (frame["estimator"] == "snips")]
+    assert float(row["value"].iloc[0]) == pytest.approx(expected.value, rel=1e-12)
+
+
+def test_evaluate_all_arms_by_default_with_strata(log: Path) -> None:
+    result = run("evaluate", log, "--strata", "wave", "--estimator", "ips", "--against", "uniform")
+    assert result.exit_code == 0, result.stderr
+    data = LoggedData.read(log, arm="variant", reward="revenue", context=["wave"])
+    by_hand = ope.propensities_by(data, ["wave"])
+    assert by_hand.propensity is not None
+    weighted = np.where(data.arm == 0, data.reward / by_hand.propensity, 0.0).mean()
+    assert f"{weighted:.5g}" in result.output
+
+
+def test_a_saved_bandit_can_be_evaluated(log: Path) -> None:
+    bandit = zib.Bandit(zib.mab.UCB1(scale=50.0), arms=["a", "b"], seed=0)
+    bandit.update("a", 0.0)
+    bandit.save("mine.json")
+    result = run("evaluate", log, "--policy", "mine.json", "--estimator", "ips")
+    assert result.exit_code == 0, result.stderr
+    assert "mine" in result.output
+
+
+def test_estimated_propensities_come_with_a_warning(log: Path) -> None:
+    frame = pd.read_csv(log).drop(columns="propensity")
+    frame.to_csv("plain.csv", index=False)
+    result = run("evaluate", "plain.csv", "--policy", "b", "--estimator", "ips")
+    assert result.exit_code == 0, result.stderr
+    assert "warning: propensities are estimated from the log" in result.stderr
+
+
+BAD = {
+    "no such file": (["none.csv"], "there is no file none.csv"),
+    "no such column": (["log.csv", "--arm", "varant"], "has no column 'varant'"),
+    "unknown policy": (["log.csv", "--policy", "c"], "`--policy` must be uniform, logging, an arm"),
+    "bad share": (["log.csv", "--policy", "m=a:x"], "must give shares as ARM:SHARE"),
+    "shares do not add up": (["log.csv", "--policy", "m=a:.2,b:.2"], "must sum to 1"),
+    "unknown estimator": (["log.csv", "--estimator", "dro"], "did you mean 'dr'?"),
+    "level": (["log.csv", "--level", "1.5"], "`level` must lie in (0, 1); got 1.5"),
+    "out is a file": (["log.csv", "--out", "log.csv"], "`--out` must be a folder"),
+    "unknown baseline": (["log.csv", "--against", "c"], "`baseline` must be 'logging' or the name"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_writes_nothing(case: str, log: Path) -> None:
+    arguments, message = BAD[case]
+    result = run("evaluate", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert not Path("evaluation").exists()
+
+
+def test_an_arm_the_log_never_shows_is_refused(log: Path) -> None:
+    bandit = zib.Bandit(zib.mab.UCB1(scale=50.0), arms=["a", "new"], seed=0)
+    bandit.update("a", 0.0)
+    bandit.save("mine.json")
+    result = run("evaluate", log, "--policy", "mine.json")
+    assert result.exit_code == 2
+    assert "'new'" in result.stderr
+    allowed = run("evaluate", log, "--policy", "mine.json", "--allow-missing")
+    assert allowed.exit_code == 0
+    assert "warning" in allowed.stderr
+
+
+@pytest.mark.parametrize("command", ["advise", "evaluate"])
+def test_truncated_files_are_one_sentence(command: str, log: Path) -> None:
+    pd.read_csv(log).to_parquet("log.parquet")
+    whole = Path("log.parquet").read_bytes()
+    Path("cut.parquet").write_bytes(whole[: len(whole) // 2])
+    result = run(command, "cut.parquet")
+    assert result.exit_code == 2
+    assert "cannot be read as Parquet" in result.stderr
+    assert not Path(command if command == "advise" else "evaluation").exists()
+
+
+def test_all_zeros(log: Path) -> None:
+    pd.DataFrame({"arm": ["a", "b"] * 50, "reward": 0.0}).to_csv("zeros.csv", index=False)
+    result = run("advise", "zeros.csv", "--no-simulate")
+    assert result.exit_code == 0
+    assert "zero" in result.output
