@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from zib.datasets import LoggedData
 
@@ -31,13 +27,3 @@ def sparse_log(rng, n=5000, *, p=0.05, features=2, propensity=True):
         context=context if features else None,
         arms=ARMS,
     )
-
-
-def data_file(*parts: str) -> Path:
-    """A file of public data, or skip the test."""
-    beside = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-    folder = Path(os.environ["ZIB_DATA"]) if "ZIB_DATA" in os.environ else beside
-    path = folder.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"needs the public data file {'/'.join(parts)}; set ZIB_DATA to its folder")
-    return path

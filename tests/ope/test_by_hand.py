@@ -10,7 +10,8 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from tests.ope.helpers import ARMS, TARGET, data_file, sparse_log
+from tests.datasets.data import KARLAN_ZINMAN, data_file
+from tests.ope.helpers import ARMS, TARGET, sparse_log
 from zib import ope
 from zib.datasets import LoggedData
 from zib.ope import intervals
@@ -176,9 +177,7 @@ def test_paired_self_normalised_difference_against_the_influence_of_rows(rng) ->
 
 
 def test_loan_offers_by_risk_and_wave_equal_a_direct_computation() -> None:
-    frame = pd.read_stata(
-        data_file("karlan_zinman_2008", "kz_demandelasts_aer08.dta"), convert_categoricals=False
-    )
+    frame = pd.read_stata(data_file(KARLAN_ZINMAN), convert_categoricals=False)
     frame = frame[["offer4", "risk", "wave", "grossinterest"]].dropna().reset_index(drop=True)
     edges = [0, 6, 8, 10, np.inf]
     frame["band"] = pd.cut(frame["offer4"], edges, labels=["r1", "r2", "r3", "r4"]).astype(str)
