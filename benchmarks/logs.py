@@ -26,7 +26,7 @@ names = [f"x{j}" for j in range(5)]
 def scan():
     return LogScan(path, arm="arm", reward="reward", propensity="propensity", context=names)
 def read():
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
         return sum(batch.num_rows for batch in file.iter_batches(batch_size=1 << 18))
 def advise():
     return zib.advise.advise(scan(), simulate=False)

@@ -109,7 +109,8 @@ class ParquetTable(Table):
         import pyarrow.parquet as pq
 
         try:
-            return pq.ParquetFile(file)
+            # pre-buffering would keep the whole file in memory
+            return pq.ParquetFile(file, pre_buffer=False)
         except (pa.ArrowInvalid, OSError) as error:
             raise LogError(
                 f"{file.name} cannot be read as Parquet; it may be cut off or of another "

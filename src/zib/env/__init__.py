@@ -17,6 +17,9 @@ from zib.env.generators import (
 )
 from zib.env.inflated import QuantileTable, ZeroInflated
 from zib.env.loan import LoanMarket
+from zib.env.loan_pricing import LoanPricing
+from zib.env.loan_records import LoanRecords
+from zib.env.loan_synthetic import synthetic_loan_records
 from zib.env.logged import BootstrapContextual, BootstrapMAB
 from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB
 from zib.env.rewards import (
@@ -52,6 +55,8 @@ __all__ = [
     "GaussianMixture",
     "Law",
     "LoanMarket",
+    "LoanPricing",
+    "LoanRecords",
     "LogNormal",
     "MixtureMAB",
     "Pareto",
@@ -65,4 +70,5 @@ __all__ = [
     "list_ids",
     "make",
     "register_id",
+    "synthetic_loan_records",
 ]

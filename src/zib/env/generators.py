@@ -15,6 +15,7 @@ from zib.env.contextual_draws import LINK_NAMES, NOISES, LinkName, Noise
 from zib.env.contextual_drift import DriftingActions
 from zib.env.contextual_random import DisjointContextual, DisjointGLM, RandomContextual
 from zib.env.loan import LoanMarket
+from zib.env.loan_pricing import LoanPricing
 from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB, _mab_from_dict
 from zib.env.rewards import Exponential, Gaussian, GaussianMixture, Kind, Law
 
@@ -112,7 +113,12 @@ class RandomMAB:
 
 
 ContextualEnvironment = (
-    ContextualGLM | RandomContextual | DisjointGLM | DisjointContextual | DriftingActions
+    ContextualGLM
+    | RandomContextual
+    | DisjointGLM
+    | DisjointContextual
+    | DriftingActions
+    | LoanPricing
 )
 Environment = MAB | RandomMAB | ContextualEnvironment
 
@@ -127,6 +133,7 @@ _TYPES: dict[str, Callable[..., Environment]] = {
     "DisjointGLM": DisjointGLM,
     "DisjointContextual": DisjointContextual,
     "DriftingActions": DriftingActions,
+    "LoanPricing": LoanPricing,
 }
 
 

@@ -1,11 +1,12 @@
-"""A synthetic market of car loans: price classes as arms, profit if the customer accepts.
+"""Prices of car loans, and a synthetic market: price classes as arms, profit if one accepts.
 
 The records behind the paper's loan study are handed out on request only. This market is made up
 so that it agrees with what is published about them: the offered prices (in $1000) have the
 published quantiles 1.54, 3.639, 5.4164 and 8.5466 at .25, .75, .915 and .9875, which cut them
 into five classes. Everything else is our choice: prices between $0 and $16 000 with two more
 quantiles that make their density rise and fall once, a logistic acceptance that falls in the
-price, and 22 % of all offers accepted.
+price, and 22 % of all offers accepted. The synthetic records of `loan_synthetic` have the published
+range of prices instead, $0.40 to $28 572.50, with the same quantiles inside it.
 """
 
 from __future__ import annotations
@@ -24,16 +25,40 @@ from zib.env.rewards import Array
 CLASSES = ("low", "medium", "high", "very high", "luxury")
 CUT_LEVELS = (0.0, 0.25, 0.75, 0.915, 0.9875, 1.0)
 CUT_PRICES = (0.0, 1.5400, 3.6390, 5.4164, 8.5466, 16.0)
-_KNOT_LEVELS = (0.0, 0.03, 0.25, 0.50, 0.75, 0.915, 0.9875, 1.0)
-_KNOT_PRICES = (0.0, 0.60, 1.5400, 2.45, 3.6390, 5.4164, 8.5466, 16.0)
+PUBLISHED_RANGE = (0.0004, 28.5725)
+PUBLISHED_RECORDS = 208_085
+_INNER_LEVELS = (0.03, 0.25, 0.50, 0.75, 0.915, 0.9875)
+_INNER_PRICES = (0.60, 1.5400, 2.45, 3.6390, 5.4164, 8.5466)
 _POINTS = 513
 
 
-def price_quantile(level: Sequence[float] | Array) -> Array:
-    """Return quantiles of the offered price, smooth between the published ones."""
+def price_quantile(level: Sequence[float] | Array, *, published_range: bool = False) -> Array:
+    """Return quantiles of the offered price, smooth between the published ones.
+
+    Parameters
+    ----------
+    level
+        Levels in [0, 1].
+    published_range
+        By default prices lie between 0 and 16. With True the law has the same quantiles at the same
+        six levels, but the smallest and the largest of 208 085 prices are the published ones: a
+        smooth curve through the logarithms of the prices on the scale of the normal distribution,
+        where the published quantiles and the largest price lie nearly on a line.
+    """
     from scipy.interpolate import PchipInterpolator
 
-    return np.asarray(PchipInterpolator(_KNOT_LEVELS, _KNOT_PRICES)(level), dtype=np.float64)
+    if not published_range:
+        levels = (0.0, *_INNER_LEVELS, 1.0)
+        prices = (CUT_PRICES[0], *_INNER_PRICES, CUT_PRICES[-1])
+        return np.asarray(PchipInterpolator(levels, prices)(level), dtype=np.float64)
+    from scipy.special import ndtri
+
+    end = 0.5 / PUBLISHED_RECORDS
+    low, high = PUBLISHED_RANGE
+    knots = ndtri(np.array([end, *_INNER_LEVELS, 1.0 - end]))
+    curve = PchipInterpolator(knots, np.log([low, *_INNER_PRICES, high]))
+    inside = np.clip(np.asarray(level, dtype=np.float64), end, 1.0 - end)
+    return np.asarray(np.exp(curve(ndtri(inside))), dtype=np.float64)
 
 
 def _accepted(

@@ -17,11 +17,16 @@ EXPERIMENTS = (
     "fig1b",
     "fig2",
     "fig3",
+    "fig4",
     "figS1",
     "figS2",
     "figS3",
     "links",
+    "figS4",
+    "figS5",
+    "tabS1",
     "figS6",
+    "ope",
 )
 
 Tell = Callable[[str, str, float], None]
