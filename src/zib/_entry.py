@@ -113,7 +113,7 @@ def refresh_all(pin):  # type: ignore[no-untyped-def]
 
 @Entry
 def scores(pin, out):  # type: ignore[no-untyped-def]
-    _kernel.scores(pin.spec, pin.state, pin.rng, out)
+    _kernel.indices(pin.spec, pin.state, pin.rng, out)
 
 
 @_kernel.jitable

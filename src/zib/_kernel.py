@@ -37,6 +37,8 @@ class Policy(NamedTuple):
     scores: Kernel
     update: Kernel
     refresh: Kernel
+    refresh_all: Kernel
+    indices: Kernel
     additive: bool
     randomized: bool
     propensities: Callable[[Any, Any], Any] | None
@@ -49,6 +51,11 @@ def _no_refresh(spec: Any, state: Any, arm: int) -> None:
     """Nothing is cached."""
 
 
+def _refresh_each(spec: Any, state: Any) -> None:
+    for k in range(state.pulls.size):
+        refresh(spec, state, k)
+
+
 def register(
     spec_type: type,
     *,
@@ -56,6 +63,8 @@ def register(
     scores: Kernel,
     update: Kernel,
     refresh: Kernel | None = None,
+    refresh_all: Kernel | None = None,
+    indices: Kernel | None = None,
     additive: bool = False,
     randomized: bool = False,
     propensities: Callable[[Any, Any], Any] | None = None,
@@ -78,6 +87,11 @@ def register(
     refresh
         ``refresh(spec, state, arm)`` recomputes cached columns after statistics were changed from
         outside (merge, revision, new arms).
+    refresh_all
+        ``refresh_all(spec, state)``: the same for all arms, where that costs less than one by one.
+    indices
+        ``indices(spec, state, rng, out)``: as `scores`, with the exact score of every arm, for
+        policies whose `scores` leaves a bound for arms that cannot be the largest.
     additive
         Whether `state` is an `ArmState` whose statistics are plain sums over observations, so that
         states of two workers can be merged and a reward can be revised.
@@ -93,12 +107,15 @@ def register(
             f"`spec_type` must be a NamedTuple class; got {spec_type.__name__}"
         )
     compilable = register_jitable if allocates else jitable
+    scoring = compilable(scores)
     REGISTRY[spec_type] = Policy(
         spec_type,
         init,
-        compilable(scores),
+        scoring,
         compilable(update),
         compilable(refresh or _no_refresh),
+        compilable(refresh_all or _refresh_each),
+        scoring if indices is None else compilable(indices),
         additive,
         randomized,
         propensities,
@@ -127,6 +144,14 @@ def is_native(spec: Any) -> bool:
     return all(is_native(field) for field in spec if hasattr(field, "_fields"))
 
 
+def is_additive(spec: Any) -> bool:
+    """Whether statistics of this policy are sums over rewards, so that they can be merged.
+
+    A spec may say no where its type says yes: that depends on a parameter.
+    """
+    return lookup(spec).additive and bool(getattr(spec, "additive", True))
+
+
 def is_interpreted(spec: Any) -> bool:
     """Whether the kernels hold Python objects, so that only the interpreter can run them."""
     return bool(getattr(spec, "interpreted", False))
@@ -150,6 +175,11 @@ def scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     lookup(spec).scores(spec, state, rng, out)
 
 
+def indices(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    """Write the exact score of every arm into `out`."""
+    lookup(spec).indices(spec, state, rng, out)
+
+
 def update(spec: Any, state: Any, arm: int, reward: float) -> None:
     """Learn from one reward."""
     lookup(spec).update(spec, state, arm, reward)
@@ -158,6 +188,11 @@ def update(spec: Any, state: Any, arm: int, reward: float) -> None:
 def refresh(spec: Any, state: Any, arm: int) -> None:
     """Recompute what is cached about one arm."""
     lookup(spec).refresh(spec, state, arm)
+
+
+def refresh_all(spec: Any, state: Any) -> None:
+    """Recompute what is cached about every arm."""
+    lookup(spec).refresh_all(spec, state)
 
 
 def _compiled(spec: Any, which: str) -> Kernel | None:
@@ -170,6 +205,11 @@ def _scores(spec, state, rng, out):  # type: ignore[no-untyped-def]
     return _compiled(spec, "scores")
 
 
+@overload(indices, strict=False, jit_options=_BORROWS)
+def _indices(spec, state, rng, out):  # type: ignore[no-untyped-def]
+    return _compiled(spec, "indices")
+
+
 @overload(update, strict=False, jit_options=_BORROWS)
 def _update(spec, state, arm, reward):  # type: ignore[no-untyped-def]
     return _compiled(spec, "update")
@@ -178,6 +218,11 @@ def _update(spec, state, arm, reward):  # type: ignore[no-untyped-def]
 @overload(refresh, strict=False, jit_options=_BORROWS)
 def _refresh(spec, state, arm):  # type: ignore[no-untyped-def]
     return _compiled(spec, "refresh")
+
+
+@overload(refresh_all, strict=False, jit_options=_BORROWS)
+def _refresh_all(spec, state):  # type: ignore[no-untyped-def]
+    return _compiled(spec, "refresh_all")
 
 
 @jitable

@@ -17,6 +17,7 @@ from zib import _kernel as kernel
 from zib._rng import generator_from_data, generator_to_data
 from zib._saved import SavedStateError
 from zib._validate import InvalidParameterError
+from zib.mab.posterior import ZIPosterior
 from zib.stats.arms import CLOCK, add_states, forget, observe, subtract_states
 from zib.stats.intervals import ArmMeans, arm_means
 
@@ -77,7 +78,9 @@ class Bandit(RewardDoor):
     Parameters
     ----------
     spec
-        The policy, such as ``zib.mab.ZITS(horizon=10_000, sigma=1.0)``.
+        The policy, such as ``zib.mab.ZITS(horizon=10_000, sigma=1.0)``. None: posterior sampling
+        with priors learned across arms, ``zib.mab.ZIPosterior(prior="learned")``, which has to be
+        told nothing.
     arms, n_arms
         Exactly one: the labels of the arms (any hashable values), or their number (labels are then
         0, 1, …).
@@ -109,13 +112,14 @@ class Bandit(RewardDoor):
 
     def __init__(
         self,
-        spec: Any,
+        spec: Any = None,
         *,
         arms: Iterable[Hashable] | None = None,
         n_arms: int | None = None,
         seed: int | np.random.Generator | None = None,
         inflated: float = 0.0,
     ) -> None:
+        spec = ZIPosterior(prior="learned") if spec is None else spec
         kernel.lookup(spec)
         if getattr(spec, "needs_true_sizes", False):
             raise InvalidParameterError(
@@ -445,7 +449,7 @@ class Bandit(RewardDoor):
         _entry.refresh_all.for_spec(self._spec)(self._pin)
 
     def _need_sums(self, what: str) -> None:
-        if not kernel.lookup(self._spec).additive:
+        if not kernel.is_additive(self._spec):
             raise InvalidParameterError(
                 f"`{what}` needs statistics that are sums over rewards; those of "
                 f"{type(self._spec).__name__} depend on the order of the rewards"

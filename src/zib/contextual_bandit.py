@@ -21,6 +21,7 @@ from zib._saved import SavedStateError
 from zib._validate import InvalidParameterError
 from zib.bandit import LARGEST_REWARD, Propensities, RewardDoor
 from zib.contextual import policy
+from zib.contextual.joint import JointUCB
 from zib.contextual.links import StandardLink, resolve_link
 from zib.stats.predictions import Curve, Prediction, capped, predictions
 
@@ -40,7 +41,8 @@ class ContextualBandit(RewardDoor):
     Parameters
     ----------
     spec
-        The policy, one of `zib.contextual` or your own.
+        The policy, one of `zib.contextual` or your own. None: `zib.contextual.JointUCB`, which has
+        to be told nothing.
     n_features
         Number of features per action; or a pair (d, q), of the magnitude part and of the
         occurrence part.
@@ -81,13 +83,14 @@ class ContextualBandit(RewardDoor):
 
     def __init__(
         self,
-        spec: Any,
+        spec: Any = None,
         *,
         n_features: int | tuple[int, int],
         arms: Iterable[Hashable] | None = None,
         seed: int | np.random.Generator | None = None,
         inflated: float = 0.0,
     ) -> None:
+        spec = JointUCB() if spec is None else spec
         if type(spec) in _kernel.REGISTRY:
             raise TypeError(
                 f"{type(spec).__name__} is a policy without features; use zib.Bandit for it"

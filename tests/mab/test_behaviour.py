@@ -138,7 +138,7 @@ def test_state_of_a_policy_is_what_a_fresh_one_would_compute_from_the_sums(rng) 
     """`refresh` after changing the sums from outside is like having seen the rewards."""
     arms, rewards = random_history(rng)
     for name, spec in SPECS.items():
-        if not _kernel.lookup(spec).additive or name == "ucb true":
+        if not _kernel.is_additive(spec) or name == "ucb true":
             continue
         state = _kernel.init(spec, 5)
         for arm, reward in zip(arms, rewards):
@@ -150,6 +150,6 @@ def test_state_of_a_policy_is_what_a_fresh_one_would_compute_from_the_sums(rng) 
         for k in range(5):
             _kernel.refresh(spec, fresh, k)
         a, b = np.zeros(5), np.zeros(5)
-        _kernel.scores(spec, state, np.random.default_rng(0), a)
-        _kernel.scores(spec, fresh, np.random.default_rng(0), b)
+        _kernel.indices(spec, state, np.random.default_rng(0), a)
+        _kernel.indices(spec, fresh, np.random.default_rng(0), b)
         assert np.allclose(a, b, rtol=1e-9), name

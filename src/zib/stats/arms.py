@@ -68,8 +68,9 @@ def observe(state: Any, arm: int, reward: float) -> None:
         count = state.nonzero[arm]
         total = state.total[arm] + reward
         if count > 0.0:
-            state.spread[arm] += (reward - state.total[arm] / count) * (
-                reward - total / (count + 1.0)
+            # not negative, except by rounding when rewards are equal and counts no whole numbers
+            state.spread[arm] += max(
+                (reward - state.total[arm] / count) * (reward - total / (count + 1.0)), 0.0
             )
         state.nonzero[arm] = count + 1.0
         state.total[arm] = total

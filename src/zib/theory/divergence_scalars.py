@@ -6,13 +6,26 @@ import math
 
 from numba.extending import register_jitable
 
-from zib.theory.elementary import log1p_defect
+from zib.theory.elementary import bernoulli_kl, log1p_defect
+from zib.theory.joint_scalars import LOGNORMAL, joint_curve, lognormal_log_value
+
+FAR = 1e50  # a magnitude so many standard deviations from zero does not move
 
 
 @register_jitable
 def _joint_divergence(p: float, a: float) -> float:
     """Return kl(p, p') = log(1+pa) - p log(1+a) without cancellation."""
     return p * log1p_defect(a) - log1p_defect(p * a)
+
+
+@register_jitable
+def _fixed_magnitude(mean: float, prob: float, target: float) -> float:
+    """Return the divergence when the magnitude cannot move and only p can."""
+    if mean > 0.0 and target <= mean:
+        return bernoulli_kl(prob, target / mean)
+    if mean < 0.0 and target <= 0.0:
+        return bernoulli_kl(prob, target / mean)
+    return math.inf
 
 
 @register_jitable
@@ -27,6 +40,8 @@ def divergence_to_gaussian(mean: float, prob: float, target: float, sigma: float
     if prob <= 0.0:
         return 0.0
     nu = mean / sigma
+    if abs(nu) > FAR:
+        return _fixed_magnitude(mean, prob, target)
     p = prob
     rho = target / sigma
     if p >= 1.0:
@@ -46,50 +61,13 @@ def divergence_to_gaussian(mean: float, prob: float, target: float, sigma: float
         low = 0.0
         high = -nu
     # F(x) = p x(1+a) + p(1-p) nu a - gap(1+pa), a = x(x+nu): coefficients of the cubic
-    k3 = p
     k2 = p * nu + p * (1.0 - p) * nu - gap * p
     k1 = p + p * (1.0 - p) * nu * nu - gap * p * nu
-    k0 = -gap
-    # between its turning points the cubic is monotone
-    t1 = high
-    t2 = high
-    disc = k2 * k2 - 3.0 * k3 * k1
-    if disc > 0.0:
-        root = math.sqrt(disc)
-        t1 = min(max((-k2 - root) / (3.0 * k3), low), high)
-        t2 = min(max((-k2 + root) / (3.0 * k3), low), high)
     best = math.inf
     for piece in range(3):
-        left = low if piece == 0 else (t1 if piece == 1 else t2)
-        right = t1 if piece == 0 else (t2 if piece == 1 else high)
-        f_left = ((k3 * left + k2) * left + k1) * left + k0
-        f_right = ((k3 * right + k2) * right + k1) * right + k0
-        if right <= left or f_left * f_right > 0.0:
-            continue
-        x = 0.5 * (left + right)
-        if f_left == 0.0:
-            x = left
-        elif f_right == 0.0:
-            x = right
-        else:
-            for _ in range(200):
-                f = ((k3 * x + k2) * x + k1) * x + k0
-                df = (3.0 * k3 * x + 2.0 * k2) * x + k1
-                if (f > 0.0) == (f_left > 0.0):
-                    left = x
-                else:
-                    right = x
-                new = 0.5 * (left + right)
-                if df != 0.0:
-                    newton = x - f / df
-                    if left <= newton <= right:
-                        new = newton
-                moved = abs(new - x)
-                x = new
-                if moved <= 1e-15 * x:
-                    break
+        x = _cubic_root(piece, p, k2, k1, -gap, low, high)
         a = x * (x + nu)
-        if a > -1.0:
+        if x >= 0.0 and a > -1.0:
             best = min(best, _joint_divergence(p, a) + 0.5 * p * x * x)
     if best == math.inf:
         # rounding left no sign change: one of the ends is the solution
@@ -99,22 +77,171 @@ def divergence_to_gaussian(mean: float, prob: float, target: float, sigma: float
 
 
 @register_jitable
-def divergence_to_exponential(mean: float, prob: float, target: float) -> float:
-    """Return inf{kl(p, p') + p (r-1-log r) : mu'p' >= target}, r = mean/mu'; all positive.
+def divergence_to_gaussian_unknown(mean: float, prob: float, target: float, sd: float) -> float:
+    """Return inf{kl(p, p') + (p/2) log(1 + (mu-mu')²/sd²) : mu'p' >= target}.
 
-    On the stationary curve t = mu'/mu - 1 solves a quadratic.
+    As for a known sigma, with a = x(x+nu)/(1+x²).
+    """
+    gap = (target - mean * prob) / sd
+    if gap <= 0.0 or prob <= 0.0:
+        return 0.0
+    nu = mean / sd
+    if abs(nu) > FAR:
+        return _fixed_magnitude(mean, prob, target)
+    p = prob
+    rho = target / sd
+    if p >= 1.0:
+        x = rho - nu
+        best = 0.5 * math.log1p(x * x)
+        if rho < 0.0:
+            # p' < 1 where 1 + a = 0, as far as it exists
+            disc = nu * nu - 8.0
+            if disc > 0.0:
+                x = 2.0 / (-nu + math.sqrt(disc))
+                if rho < x + nu < 0.0 or x + nu >= 0.0:
+                    return best
+                ratio = rho / (x + nu)
+                if ratio < 1.0:
+                    best = min(best, 0.5 * math.log1p(x * x) - math.log(ratio))
+        return best
+    if rho >= 0.0:
+        low = max(0.0, rho - nu)
+        high = rho / p - nu
+    else:
+        low = 0.0
+        high = -nu
+    # p(x+nu)(1 + nu x + 2x²) - rho(1 + p nu x + (1+p) x²) = 0, with rho = p nu + gap
+    k3 = 2.0 * p
+    k2 = 3.0 * p * nu - rho * (1.0 + p)
+    k1 = p * (1.0 + nu * nu) - rho * p * nu
+    best = math.inf
+    for piece in range(3):
+        x = _cubic_root(piece, k3, k2, k1, -gap, low, high)
+        a = x * (x + nu) / (1.0 + x * x)
+        if x >= 0.0 and a > -1.0:
+            best = min(best, _joint_divergence(p, a) + 0.5 * p * math.log1p(x * x))
+    if best == math.inf:
+        x = high if rho < 0.0 else low
+        a = x * (x + nu) / (1.0 + x * x)
+        best = max(0.0, _joint_divergence(p, a) + 0.5 * p * math.log1p(x * x))
+    return best
+
+
+@register_jitable
+def _cubic_root(
+    piece: int, k3: float, k2: float, k1: float, k0: float, low: float, high: float
+) -> float:
+    """Return the root of k3 x³ + k2 x² + k1 x + k0 on one of its monotone pieces in [low, high].
+
+    Piece 0 lies before the first turning point, 1 between both, 2 behind; −1 without a root.
+    """
+    t1 = high
+    t2 = high
+    disc = k2 * k2 - 3.0 * k3 * k1
+    if disc > 0.0:
+        root = math.sqrt(disc)
+        t1 = min(max((-k2 - root) / (3.0 * k3), low), high)
+        t2 = min(max((-k2 + root) / (3.0 * k3), low), high)
+    left = low if piece == 0 else (t1 if piece == 1 else t2)
+    right = t1 if piece == 0 else (t2 if piece == 1 else high)
+    f_left = ((k3 * left + k2) * left + k1) * left + k0
+    f_right = ((k3 * right + k2) * right + k1) * right + k0
+    if right <= left or f_left * f_right > 0.0:
+        return -1.0
+    if f_left == 0.0:
+        return left
+    if f_right == 0.0:
+        return right
+    x = 0.5 * (left + right)
+    for _ in range(200):
+        f = ((k3 * x + k2) * x + k1) * x + k0
+        df = (3.0 * k3 * x + 2.0 * k2) * x + k1
+        if (f > 0.0) == (f_left > 0.0):
+            left = x
+        else:
+            right = x
+        new = 0.5 * (left + right)
+        if df != 0.0:
+            newton = x - f / df
+            if left <= newton <= right:
+                new = newton
+        moved = abs(new - x)
+        x = new
+        if moved <= 1e-15 * x:
+            break
+    return x
+
+
+@register_jitable
+def divergence_to_gamma(mean: float, prob: float, target: float, shape: float) -> float:
+    """Return inf{kl(p, p') + p k (r-1-log r) : mu'p' >= target}, r = mean/mu', k the shape.
+
+    All positive. On the stationary curve t = mu'/mu - 1 solves a quadratic.
     """
     gap = target / mean - prob
     if gap <= 0.0 or prob < 1e-280:
         return 0.0
     p = prob
-    beta = p * (2.0 - p) - gap * (1.0 + p)
-    root = math.sqrt(beta * beta + 8.0 * p * gap)
+    k = shape
+    beta = p * (1.0 + k - p * k) - gap * (1.0 + p * k)
+    root = math.sqrt(beta * beta + 4.0 * (1.0 + k) * p * gap)
     if beta > 0.0:
         t = 2.0 * gap / (beta + root)
     else:
-        t = (root - beta) / (4.0 * p)
+        t = (root - beta) / (2.0 * (1.0 + k) * p)
     # r - 1 = -t/(1+t) and -log r = log(1+t)
     u = -t / (1.0 + t)
     div = log1p_defect(u) if t < 1.0 else u + math.log1p(t)
-    return _joint_divergence(p, -u) + p * div
+    return _joint_divergence(p, -k * u) + p * k * div
+
+
+@register_jitable
+def divergence_to_exponential(mean: float, prob: float, target: float) -> float:
+    """Return `divergence_to_gamma` with shape 1."""
+    return divergence_to_gamma(mean, prob, target, 1.0)
+
+
+@register_jitable
+def divergence_to_lognormal(log_mean: float, prob: float, target: float, log_sd: float) -> float:
+    """Return inf{kl(p, p') + p [log(s'/s) + (s²+(m-m')²)/(2s'²) - 1/2] : mu'p' >= target}.
+
+    `target` > 0 and mu' = exp(m'+s'²/2). Along the stationary curve log(mu'p') is increasing; its
+    root is found by the Illinois method.
+    """
+    p = prob
+    s2 = log_sd * log_sd
+    if target <= 0.0 or p <= 0.0 or s2 <= 0.0:
+        return 0.0
+    goal = math.log(target)
+    low = 0.0
+    f_low = log_mean + 0.5 * s2 + math.log(p) - goal
+    if f_low >= 0.0:
+        return 0.0
+    high = 1e-3
+    f_high = lognormal_log_value(high, p, log_mean, s2) - goal
+    while f_high < 0.0 and high < 1e3:
+        low = high
+        f_low = f_high
+        high *= 2.0
+        f_high = lognormal_log_value(high, p, log_mean, s2) - goal
+    side = 0
+    x = high
+    for _ in range(200):
+        x = high - f_high * (high - low) / (f_high - f_low)
+        f = lognormal_log_value(x, p, log_mean, s2) - goal
+        if f > 0.0:
+            high = x
+            f_high = f
+            if side == 1:
+                f_low *= 0.5
+            side = 1
+        else:
+            low = x
+            f_low = f
+            if side == -1:
+                f_high *= 0.5
+            side = -1
+        if abs(f) <= 1e-14 * max(1.0, abs(goal)) or high - low <= 1e-15 * high:
+            break
+    _, g, _ = joint_curve(LOGNORMAL, x, p, 0.0, s2)
+    return p * g

@@ -78,7 +78,7 @@ def _left_curve(
 
 
 @register_jitable
-def _joint_curve(
+def joint_curve(
     family: int, x: float, p: float, nu: float, par: float
 ) -> tuple[float, float, float]:
     """Return (a, G, dG/dx) at x; G = inf where the curve has no point (a <= -1)."""
@@ -126,7 +126,7 @@ def _joint_root(
     """
     x = start
     for _ in range(200):
-        _, g, dg = _joint_curve(family, x, p, nu, par)
+        _, g, dg = joint_curve(family, x, p, nu, par)
         if g > w:
             high = x
         else:
@@ -151,7 +151,7 @@ def _joint_prob(p: float, a: float) -> float:
 @register_jitable
 def _gaussian_value(family: int, x: float, p: float, nu: float) -> float:
     """Return mu' p' / sigma at the point x of the curve."""
-    a, _, _ = _joint_curve(family, x, p, nu, 0.0)
+    a, _, _ = joint_curve(family, x, p, nu, 0.0)
     return (x + nu) * _joint_prob(p, a)
 
 
@@ -243,7 +243,7 @@ def _known_sigma_below_zero(p: float, w: float, far: float) -> float:
         x = _joint_root(GAUSSIAN, p, w, -far, 0.0, 0.0, far, 0.5 * far)
         return _gaussian_value(GAUSSIAN, x, p, -far)
     best = -math.inf
-    _, g, _ = _joint_curve(GAUSSIAN, far - z, p, -far, 0.0)
+    _, g, _ = joint_curve(GAUSSIAN, far - z, p, -far, 0.0)
     if g <= w:
         x = _joint_root(GAUSSIAN, p, w, -far, 0.0, far - z, far, far - 0.5 * z)
         best = _gaussian_value(GAUSSIAN, x, p, -far)
@@ -258,7 +258,7 @@ def _known_sigma_below_zero(p: float, w: float, far: float) -> float:
         if value <= 1e-14 or slope <= 0.0:
             break
         z -= value / slope
-    _, g, _ = _joint_curve(GAUSSIAN, far - z, p, -far, 0.0)
+    _, g, _ = joint_curve(GAUSSIAN, far - z, p, -far, 0.0)
     if g >= w:
         x = _joint_root(GAUSSIAN, p, w, -far, 0.0, 0.0, far - z, 0.5 * (far - z))
         best = max(best, _gaussian_value(GAUSSIAN, x, p, -far))
@@ -376,7 +376,7 @@ def _unknown_sigma_below_zero(p: float, w: float, far: float) -> float:
                 else:
                     outside = half
             turn = 0.5 * (inside + outside)
-            _, g, _ = _joint_curve(GAUSSIAN_UNKNOWN, turn, p, -far, 0.0)
+            _, g, _ = joint_curve(GAUSSIAN_UNKNOWN, turn, p, -far, 0.0)
             if not falling and g <= w:
                 root = _joint_root(
                     GAUSSIAN_UNKNOWN, p, w, -far, 0.0, turn, high, 0.5 * (turn + high)
@@ -392,7 +392,7 @@ def _unknown_sigma_below_zero(p: float, w: float, far: float) -> float:
     if falling:
         # the walk ended between two turning points: the rest of G rises
         high = middle
-    _, g, _ = _joint_curve(GAUSSIAN_UNKNOWN, high, p, -far, 0.0)
+    _, g, _ = joint_curve(GAUSSIAN_UNKNOWN, high, p, -far, 0.0)
     if g >= w:
         x = _joint_root(GAUSSIAN_UNKNOWN, p, w, -far, 0.0, 0.0, high, 0.5 * high)
         best = max(best, _gaussian_value(GAUSSIAN_UNKNOWN, x, p, -far))
@@ -435,11 +435,11 @@ def joint_kl_upper_gaussian_unknown(
         x = _joint_root(GAUSSIAN_UNKNOWN, p, w, nu, 0.0, 0.0, high, start)
         return sd * _gaussian_value(GAUSSIAN_UNKNOWN, x, p, nu)
     best = -math.inf
-    _, g, _ = _joint_curve(GAUSSIAN_UNKNOWN, first, p, nu, 0.0)
+    _, g, _ = joint_curve(GAUSSIAN_UNKNOWN, first, p, nu, 0.0)
     if g >= w:
         x = _joint_root(GAUSSIAN_UNKNOWN, p, w, nu, 0.0, 0.0, first, min(start, first))
         best = _gaussian_value(GAUSSIAN_UNKNOWN, x, p, nu)
-    _, g, _ = _joint_curve(GAUSSIAN_UNKNOWN, last, p, nu, 0.0)
+    _, g, _ = joint_curve(GAUSSIAN_UNKNOWN, last, p, nu, 0.0)
     if g <= w:
         x = _joint_root(GAUSSIAN_UNKNOWN, p, w, nu, 0.0, last, max(last, high), max(last, high))
         best = max(best, _gaussian_value(GAUSSIAN_UNKNOWN, x, p, nu))
@@ -461,7 +461,7 @@ def joint_kl_upper_gamma(n: float, count: float, mean: float, shape: float, leve
     high = w / shape + math.sqrt(2.0 * w / shape)
     start = math.sqrt(2.0 * w / (shape * (1.0 + shape * (1.0 - p))))
     x = _joint_root(GAMMA, p, w, 0.0, shape, 0.0, high, min(start, high))
-    a, _, _ = _joint_curve(GAMMA, x, p, 0.0, shape)
+    a, _, _ = joint_curve(GAMMA, x, p, 0.0, shape)
     if x > 700.0:
         return math.inf
     return mean * math.exp(x) * _joint_prob(p, a)
@@ -490,10 +490,10 @@ def joint_kl_lower_gamma(n: float, count: float, mean: float, shape: float, leve
 
 
 @register_jitable
-def _lognormal_log_value(x: float, p: float, log_mean: float, spread: float) -> float:
+def lognormal_log_value(x: float, p: float, log_mean: float, spread: float) -> float:
     """Return log(mu' p') at the point x of the curve."""
     d = one_minus_exp(x)
-    a, _, _ = _joint_curve(LOGNORMAL, x, p, 0.0, spread)
+    a, _, _ = joint_curve(LOGNORMAL, x, p, 0.0, spread)
     return (
         log_mean
         + d
@@ -562,17 +562,17 @@ def joint_kl_upper_lognormal(
             previous = value
     if last < 0.0:
         x = _joint_root(LOGNORMAL, p, w, 0.0, s2, 0.0, high, start)
-        log_value = _lognormal_log_value(x, p, log_mean, s2)
+        log_value = lognormal_log_value(x, p, log_mean, s2)
     else:
         log_value = -math.inf
-        _, g, _ = _joint_curve(LOGNORMAL, first, p, 0.0, s2)
+        _, g, _ = joint_curve(LOGNORMAL, first, p, 0.0, s2)
         if g >= w:
             x = _joint_root(LOGNORMAL, p, w, 0.0, s2, 0.0, first, min(start, first))
-            log_value = _lognormal_log_value(x, p, log_mean, s2)
-        _, g, _ = _joint_curve(LOGNORMAL, last, p, 0.0, s2)
+            log_value = lognormal_log_value(x, p, log_mean, s2)
+        _, g, _ = joint_curve(LOGNORMAL, last, p, 0.0, s2)
         if g <= w:
             x = _joint_root(LOGNORMAL, p, w, 0.0, s2, last, max(high, last), max(high, last))
-            log_value = max(log_value, _lognormal_log_value(x, p, log_mean, s2))
+            log_value = max(log_value, lognormal_log_value(x, p, log_mean, s2))
     return math.exp(log_value) if log_value < 709.0 else math.inf
 
 

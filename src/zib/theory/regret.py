@@ -39,19 +39,27 @@ def divergence_to(
     sigma: ArrayLike | None = None,
     *,
     family: str = "gaussian",
+    spread: ArrayLike | None = None,
+    shape: ArrayLike | None = None,
 ) -> Any:
     """Return d_inf, how hard it is to tell an arm from one that would pay `target`.
 
     Parameters
     ----------
     mean, prob
-        mu and p of the arm; for ``"exponential"`` mu > 0.
+        mu and p of the arm; mu > 0 for ``"exponential"`` and ``"gamma"``, and the mean of the
+        logarithm for ``"lognormal"``.
     target
-        The mean reward to be reached; for ``"exponential"`` > 0.
+        The mean reward to be reached; > 0 except for ``"gaussian"``.
     sigma
-        Standard deviation of X, > 0; family ``"gaussian"`` only.
+        Known standard deviation of X, > 0; family ``"gaussian"`` only.
     family
-        ``"gaussian"`` (sigma known) or ``"exponential"``.
+        ``"gaussian"`` (with `sigma` known, or with `spread` and sigma unknown), ``"exponential"``,
+        ``"gamma"`` (known `shape`) or ``"lognormal"`` (both parameters unknown, with `spread`).
+    spread
+        Standard deviation of X, or of its logarithm, where it is not known to be that.
+    shape
+        Shape of the gamma law.
 
     Returns
     -------
@@ -60,10 +68,12 @@ def divergence_to(
 
     Notes
     -----
-    div is (mu - mu')²/(2 sigma²) or mu/mu' - 1 - log(mu/mu'). The factor p in front is there
-    because only non-zero rewards show X. The infimum is the joint one over both parameters: the
-    minimiser has p' = p(1+a)/(1+pa), and mu'p' = target is a cubic (Gaussian) or quadratic
-    (exponential) equation for mu'. For a small gap d_inf ≈ (target - mu p)²/(2 Var(R)).
+    div is (mu - mu')²/(2 sigma²), (1/2) log(1 + (mu - mu')²/spread²) when sigma is unknown,
+    shape·(r - 1 - log r) with r = mu/mu', or the divergence of two normal laws of the logarithm.
+    The factor p in front is there because only non-zero rewards show X. The infimum is the joint
+    one over both parameters: the minimiser has p' = p(1+a)/(1+pa), and mu'p' = target is a cubic
+    (Gaussian) or quadratic (gamma) equation for mu'. For a small gap
+    d_inf ≈ (target - mu p)²/(2 Var(R)).
 
     At p = 0 the result is 0: a law that pays almost never, but enormously, cannot be excluded.
 
@@ -74,25 +84,51 @@ def divergence_to(
     >>> divergence_to(mean=2.0, prob=0.2, target=0.3, sigma=1.0)
     0.0
     """
-    which = choice("family", family, FAMILIES)
+    which = ("gaussian", "exponential", "gamma", "lognormal")[
+        choice("family", family, ("gaussian", "exponential", "gamma", "lognormal"))
+    ]
     p = numbers("prob", prob, 0.0, 1.0)
-    if which == 1:
-        if sigma is not None:
-            raise InvalidParameterError("`sigma` has no meaning for family 'exponential'")
+    for name, value, owners in (
+        ("sigma", sigma, ("gaussian",)),
+        ("spread", spread, ("gaussian", "lognormal")),
+        ("shape", shape, ("gamma",)),
+    ):
+        if value is not None and which not in owners:
+            raise InvalidParameterError(f"`{name}` has no meaning for family {which!r}")
+    if which in ("exponential", "gamma"):
+        if which == "gamma" and shape is None:
+            raise InvalidParameterError("`shape` must be given for family 'gamma'")
+        form = positive("shape", 1.0 if shape is None else shape)
         return apply(
-            divergence_scalars.divergence_to_exponential,
+            divergence_scalars.divergence_to_gamma,
             positive("mean", mean),
             p,
             positive("target", target),
+            form,
         )
-    if sigma is None:
-        raise InvalidParameterError("`sigma` must be given for family 'gaussian'")
+    if which == "lognormal":
+        if spread is None:
+            raise InvalidParameterError("`spread` must be given for family 'lognormal'")
+        return apply(
+            divergence_scalars.divergence_to_lognormal,
+            numbers("mean", mean),
+            p,
+            positive("target", target),
+            positive("spread", spread),
+        )
+    if (sigma is None) == (spread is None):
+        raise InvalidParameterError(
+            "`sigma` must be given for family 'gaussian', or `spread` in its place if it is unknown"
+        )
+    known = sigma is not None
     return apply(
-        divergence_scalars.divergence_to_gaussian,
+        divergence_scalars.divergence_to_gaussian
+        if known
+        else divergence_scalars.divergence_to_gaussian_unknown,
         numbers("mean", mean),
         p,
         numbers("target", target),
-        positive("sigma", sigma),
+        positive("sigma" if known else "spread", sigma if known else spread),  # type: ignore[arg-type]
     )
 
 

@@ -1,0 +1,240 @@
+"""What the non-zero rewards are assumed to follow, for the policies beyond the paper.
+
+A family says three things about an arm that has paid: how large the product p·mu can be at a level
+of likelihood, how much likelihood it costs to reach a target, and how mu is drawn from its
+posterior. The formulas are those of `zib.theory`; here they meet the statistics of an arm.
+
+With sigma unknown, and for the log-normal, one reward says nothing about the scale. Until an arm
+has two different non-zero rewards it borrows the pooled scale of the others; while nobody has one,
+its magnitude is taken to be what was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from zib import _validate as check
+from zib._kernel import borrowing, jitable
+from zib.stats.arms import FIRST_FREE, observe
+from zib.theory.divergence_scalars import (
+    divergence_to_gamma,
+    divergence_to_gaussian,
+    divergence_to_gaussian_unknown,
+    divergence_to_lognormal,
+)
+from zib.theory.elementary import bernoulli_kl
+from zib.theory.joint_scalars import (
+    joint_kl_upper_gamma,
+    joint_kl_upper_gaussian,
+    joint_kl_upper_gaussian_unknown,
+    joint_kl_upper_lognormal,
+)
+from zib.theory.scalars import kl_lower, kl_upper, signed_product
+
+FAMILIES = ("gaussian", "exponential", "gamma", "lognormal")
+GAUSSIAN, EXPONENTIAL, GAMMA, LOGNORMAL = range(4)
+
+# the log-normal keeps the sum and the centred sum of squares of the logarithms here
+LOG_TOTAL, LOG_SPREAD = 0, 1
+FIRST_CACHE = 2
+# centred sums of squares of all arms, and their degrees of freedom
+POOLED_SPREAD, POOLED_FREEDOM = FIRST_FREE, FIRST_FREE + 1
+N_SHARED = 2
+
+
+def check_family(family: object, sigma: object, shape: object) -> tuple[int, float, float]:
+    """Return the checked parameters of a family as numbers; an unknown sigma is NaN."""
+    code = check.choice("family", family, FAMILIES)
+    if sigma is not None and code != GAUSSIAN:
+        raise check.InvalidParameterError(
+            f"`sigma` belongs to the family 'gaussian' only; got {sigma!r} for {family!r}"
+        )
+    if shape is not None and code != GAMMA:
+        raise check.InvalidParameterError(
+            f"`shape` belongs to the family 'gamma' only; got {shape!r} for {family!r}"
+        )
+    if shape is None and code == GAMMA:
+        raise check.InvalidParameterError("`shape` must be given for the family 'gamma'")
+    return (
+        code,
+        math.nan if sigma is None else check.real("sigma", sigma, low=0, closed="neither"),
+        1.0 if shape is None else check.real("shape", shape, low=0, closed="neither"),
+    )
+
+
+def reward_range(family: int) -> tuple[float, float]:
+    """Return which rewards a family allows."""
+    return (-math.inf, math.inf) if family == GAUSSIAN else (0.0, math.inf)
+
+
+@jitable
+def learn(spec: Any, state: Any, arm: int, reward: float) -> None:
+    """Add one reward to the statistics of an arm and to the pooled scale."""
+    if spec.family != GAUSSIAN:
+        reward = max(reward, 0.0)
+    count = state.nonzero[arm]
+    before = state.spread[arm]
+    observe(state, arm, reward)
+    if reward == 0.0:
+        return
+    if spec.family == LOGNORMAL:
+        value = math.log(reward)
+        before = state.cache[arm, LOG_SPREAD]
+        total = state.cache[arm, LOG_TOTAL] + value
+        if count > 0.0:
+            state.cache[arm, LOG_SPREAD] += (value - state.cache[arm, LOG_TOTAL] / count) * (
+                value - total / (count + 1.0)
+            )
+        state.cache[arm, LOG_TOTAL] = total
+        state.shared[POOLED_SPREAD] += state.cache[arm, LOG_SPREAD] - before
+    else:
+        state.shared[POOLED_SPREAD] += state.spread[arm] - before
+    if count > 0.0:
+        state.shared[POOLED_FREEDOM] += 1.0
+
+
+@jitable
+def pool(spec: Any, state: Any) -> None:
+    """Compute the pooled scale anew from the statistics of all arms."""
+    spread = 0.0
+    freedom = 0.0
+    for k in range(state.pulls.size):
+        if state.nonzero[k] > 1.0:
+            freedom += state.nonzero[k] - 1.0
+            if spec.family == LOGNORMAL:
+                spread += state.cache[k, LOG_SPREAD]
+            else:
+                spread += state.spread[k]
+    state.shared[POOLED_SPREAD] = spread
+    state.shared[POOLED_FREEDOM] = freedom
+
+
+@jitable
+def pooled_scale(state: Any) -> float:
+    """Return the common standard deviation of the non-zero rewards (or logarithms), or 0."""
+    if state.shared[POOLED_FREEDOM] <= 0.0:
+        return 0.0
+    return math.sqrt(max(state.shared[POOLED_SPREAD], 0.0) / state.shared[POOLED_FREEDOM])
+
+
+@jitable
+def has_own_scale(spec: Any, state: Any, arm: int) -> bool:
+    """Whether nothing has to be borrowed from other arms."""
+    if spec.family == LOGNORMAL:
+        return bool(state.cache[arm, LOG_SPREAD] > 0.0)
+    if spec.family == GAUSSIAN and math.isnan(spec.sigma):
+        return bool(state.spread[arm] > 0.0)
+    return True
+
+
+@jitable
+def _log_mean(state: Any, arm: int, scale: float) -> float:
+    """Return the magnitude of a log-normal arm with the given spread of its logarithms."""
+    return math.exp(
+        min(state.cache[arm, LOG_TOTAL] / state.nonzero[arm] + 0.5 * scale * scale, 700.0)
+    )
+
+
+@jitable
+def magnitude(spec: Any, state: Any, arm: int) -> float:
+    """Return the estimate of mu of an arm that has paid."""
+    if spec.family == LOGNORMAL:
+        scale = pooled_scale(state)
+        if state.cache[arm, LOG_SPREAD] > 0.0:
+            scale = math.sqrt(state.cache[arm, LOG_SPREAD] / state.nonzero[arm])
+        return _log_mean(state, arm, scale)
+    return float(state.total[arm] / state.nonzero[arm])
+
+
+@borrowing
+def product_upper(spec: Any, state: Any, arm: int, level: float) -> float:
+    """Return the largest p·mu within `level` of the likelihood of an arm that has paid."""
+    n = state.pulls[arm]
+    count = state.nonzero[arm]
+    mean = state.total[arm] / count
+    if spec.family == GAUSSIAN:
+        if not math.isnan(spec.sigma):
+            return joint_kl_upper_gaussian(n, count, mean, spec.sigma, level)
+        if state.spread[arm] > 0.0:
+            own = math.sqrt(state.spread[arm] / count)
+            return joint_kl_upper_gaussian_unknown(n, count, mean, own, level)
+        scale = pooled_scale(state)
+        if scale > 0.0:
+            return joint_kl_upper_gaussian(n, count, mean, scale, level)
+    elif spec.family == LOGNORMAL:
+        log_mean = state.cache[arm, LOG_TOTAL] / count
+        scale = math.sqrt(state.cache[arm, LOG_SPREAD] / count)
+        if scale == 0.0:
+            scale = pooled_scale(state)
+        if scale > 0.0:
+            return joint_kl_upper_lognormal(n, count, log_mean, scale, level)
+    else:
+        return joint_kl_upper_gamma(n, count, mean, spec.shape, level)
+    p_hat = count / n
+    return signed_product(mean, kl_lower(p_hat, n, level), kl_upper(p_hat, n, level))
+
+
+@borrowing
+def magnitude_upper(spec: Any, state: Any, arm: int, level: float) -> float:
+    """Return the largest mu within `level` of the likelihood of an arm that has paid.
+
+    The bound of `product_upper` for an arm that always pays.
+    """
+    count = state.nonzero[arm]
+    mean = state.total[arm] / count
+    if spec.family == GAUSSIAN:
+        if not math.isnan(spec.sigma):
+            return joint_kl_upper_gaussian(count, count, mean, spec.sigma, level)
+        if state.spread[arm] > 0.0:
+            own = math.sqrt(state.spread[arm] / count)
+            return joint_kl_upper_gaussian_unknown(count, count, mean, own, level)
+        scale = pooled_scale(state)
+        if scale > 0.0:
+            return joint_kl_upper_gaussian(count, count, mean, scale, level)
+        return float(mean)
+    if spec.family == LOGNORMAL:
+        log_mean = state.cache[arm, LOG_TOTAL] / count
+        scale = math.sqrt(state.cache[arm, LOG_SPREAD] / count)
+        if scale == 0.0:
+            scale = pooled_scale(state)
+        if scale > 0.0:
+            return joint_kl_upper_lognormal(count, count, log_mean, scale, level)
+        return float(mean)
+    return joint_kl_upper_gamma(count, count, mean, spec.shape, level)
+
+
+@borrowing
+def cost_to_reach(spec: Any, state: Any, arm: int, target: float) -> float:
+    """Return the least likelihood ratio at which p·mu of an arm that has paid is `target`."""
+    n = state.pulls[arm]
+    count = state.nonzero[arm]
+    prob = count / n
+    mean = state.total[arm] / count
+    if spec.family == GAUSSIAN:
+        if not math.isnan(spec.sigma):
+            return float(n * divergence_to_gaussian(mean, prob, target, spec.sigma))
+        if state.spread[arm] > 0.0:
+            own = math.sqrt(state.spread[arm] / count)
+            return float(n * divergence_to_gaussian_unknown(mean, prob, target, own))
+        scale = pooled_scale(state)
+        if scale > 0.0:
+            return float(n * divergence_to_gaussian(mean, prob, target, scale))
+    elif spec.family == LOGNORMAL:
+        scale = math.sqrt(state.cache[arm, LOG_SPREAD] / count)
+        if scale == 0.0:
+            scale = pooled_scale(state)
+        if scale > 0.0:
+            log_mean = state.cache[arm, LOG_TOTAL] / count
+            return float(n * divergence_to_lognormal(log_mean, prob, target, scale))
+    else:
+        return float(n * divergence_to_gamma(mean, prob, target, spec.shape))
+    # the magnitude is what was seen; only p can move
+    if mean * prob >= target:
+        return 0.0
+    wanted = target / mean if mean != 0.0 else np.inf
+    if wanted < 0.0 or wanted > 1.0:
+        return np.inf
+    return float(n * bernoulli_kl(prob, wanted))

@@ -1,0 +1,238 @@
+"""The joint likelihood-ratio index: how much could p·mu be, both parts taken together?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from zib import _validate as check
+from zib._kernel import jitable, register
+from zib._spec import Spec
+from zib.mab.families import (
+    FAMILIES,
+    FIRST_CACHE,
+    LOGNORMAL,
+    N_SHARED,
+    check_family,
+    has_own_scale,
+    learn,
+    magnitude_upper,
+    pool,
+    product_upper,
+    reward_range,
+)
+from zib.mab.unseen import complete_unseen, resolve_unseen
+from zib.stats.arms import CLOCK, FIRST_FREE, ArmState, new_state
+
+UPPER = FIRST_CACHE
+EXPIRES = FIRST_FREE + N_SHARED
+SPAN = 1.1  # bounds kept for later rounds hold until the clock has grown by this factor
+FIRST_SPAN = 16.0
+
+
+class _ZIKLUCBFields(NamedTuple):
+    family: int
+    sigma: float
+    shape: float
+    delta: float
+    c: float
+    unseen: float
+
+
+class ZIKLUCB(Spec, _ZIKLUCBFields):
+    """The joint KL index; needs no horizon, and for sigma unknown nothing at all.
+
+    Parameters
+    ----------
+    family
+        What the non-zero rewards follow: ``"gaussian"``, ``"exponential"``, ``"gamma"`` (with a
+        known `shape`) or ``"lognormal"``. All but the first ask for positive rewards.
+    sigma
+        Standard deviation (or sub-Gaussian size) of Gaussian non-zero rewards; None: unknown, each
+        arm has its own.
+    shape
+        Shape of the gamma law.
+    delta
+        None: the level is log t + c·log log t at round t. A number in (0, 1): the level is
+        log(1/delta) in all rounds, such as ``delta=1/T`` for a fixed horizon T.
+    c
+        The constant of the second term (≥ 0). Proofs of optimality ask for 3; 0 plays better.
+    unseen
+        Magnitude of an arm that never paid: ``"pooled"`` takes the largest upper bound among arms
+        that have paid; or a number.
+
+    Notes
+    -----
+    The index is sup{mu'p' : n·kl(p̂, p') + B·div(μ̂, mu') ≤ level} (`zib.theory.joint_kl_upper`):
+    one budget for both parts, no union bound. The arm with the largest index is played.
+
+    Most indices need not be computed. For given data an index grows with the level, so the index at
+    a later round, computed once and kept, bounds it from above until then. A round computes the
+    index of the arm with the largest bound, then of those arms whose bound is not below the largest
+    index found; all others have smaller indices, so the arm played is the exact maximiser.
+
+    Examples
+    --------
+    >>> ZIKLUCB(sigma=1.0).label
+    'ZI-KL-UCB'
+    """
+
+    __slots__ = ()
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"family": FAMILIES}
+    words: ClassVar[dict[str, str | None]] = {"unseen": "pooled", "sigma": None, "delta": None}
+    default_label = "ZI-KL-UCB"
+
+    def __new__(
+        cls,
+        *,
+        family: str = "gaussian",
+        sigma: float | None = None,
+        shape: float | None = None,
+        delta: float | None = None,
+        c: float = 0.0,
+        unseen: str | float = "pooled",
+    ) -> ZIKLUCB:
+        return super().__new__(
+            cls,
+            *check_family(family, sigma, shape),
+            math.nan if delta is None else check.real("delta", delta, 0.0, 1.0, closed="neither"),
+            check.real("c", c, low=0),
+            resolve_unseen(unseen),
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that rebuild this spec."""
+        out = super().parameters()
+        if out["family"] != "gamma":
+            out["shape"] = None
+        return out
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Which rewards the family allows."""
+        return reward_range(self.family)
+
+    @property
+    def additive(self) -> bool:
+        """Whether states of two workers can be added; logarithms are not kept in that form."""
+        return self.family != LOGNORMAL
+
+
+def _init(spec: ZIKLUCB, n_arms: int) -> ArmState:
+    state = new_state(n_arms, n_cache=FIRST_CACHE + 1, n_shared=N_SHARED + 1)
+    state.shared[EXPIRES] = FIRST_SPAN
+    return state
+
+
+@jitable
+def _level(spec: Any, clock: float) -> float:
+    if not math.isnan(spec.delta):
+        return -math.log(spec.delta)
+    log_t = math.log(max(clock, 1.0))
+    return float(log_t + spec.c * math.log(max(log_t, 1.0)))
+
+
+@jitable
+def _keep(spec: Any, state: Any, arm: int) -> None:
+    """Keep a bound of the index of `arm` that holds until the bounds expire."""
+    if state.nonzero[arm] > 0.0 and has_own_scale(spec, state, arm):
+        level = _level(spec, state.shared[EXPIRES])
+        state.cache[arm, UPPER] = product_upper(spec, state, arm, level)
+    else:
+        state.cache[arm, UPPER] = np.inf  # it depends on other arms, whose data change
+
+
+def _refresh(spec: Any, state: Any, arm: int) -> None:
+    pool(spec, state)
+    _keep_all_or(spec, state, arm)
+
+
+def _refresh_all(spec: Any, state: Any) -> None:
+    pool(spec, state)
+    _renew(state)
+    for k in range(state.pulls.size):
+        _keep(spec, state, k)
+
+
+def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
+    learn(spec, state, arm, reward)
+    _keep_all_or(spec, state, arm)
+
+
+@jitable
+def _renew(state: Any) -> bool:
+    """Put off the round at which bounds expire; return whether it had come."""
+    expired = False
+    while state.shared[CLOCK] + 1.0 > state.shared[EXPIRES]:
+        state.shared[EXPIRES] = math.floor(SPAN * state.shared[EXPIRES]) + 1.0
+        expired = True
+    return expired
+
+
+@jitable
+def _keep_all_or(spec: Any, state: Any, arm: int) -> None:
+    """Keep a bound for `arm`, and new ones for all arms when the old have expired."""
+    if _renew(state):
+        for k in range(state.pulls.size):
+            _keep(spec, state, k)
+    else:
+        _keep(spec, state, arm)
+
+
+@jitable
+def _start(spec: Any, state: Any, level: float, out: Any) -> None:
+    """Write the bounds kept, and the indices of arms that never paid."""
+    waiting = False
+    for k in range(out.size):
+        if state.nonzero[k] > 0.0:
+            out[k] = state.cache[k, UPPER]
+        elif state.pulls[k] > 0.0:
+            out[k] = -math.expm1(-level / state.pulls[k])
+            waiting = True
+        else:
+            out[k] = np.inf
+    if waiting:
+        top = -np.inf
+        for k in range(out.size):
+            if state.nonzero[k] > 0.0:
+                top = max(top, magnitude_upper(spec, state, k, level))
+        complete_unseen(state, spec.unseen, top, out)
+
+
+def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    level = _level(spec, state.shared[CLOCK] + 1.0)
+    _start(spec, state, level, out)
+    first = 0
+    for k in range(1, out.size):
+        if out[k] > out[first]:
+            first = k
+    if state.nonzero[first] > 0.0:
+        out[first] = product_upper(spec, state, first, level)
+    best = out[first]
+    for k in range(out.size):
+        # one pass is enough: `best` only grows, so what was below it stays below
+        if k != first and out[k] >= best and state.nonzero[k] > 0.0:
+            out[k] = product_upper(spec, state, k, level)
+            best = max(best, out[k])
+
+
+def _indices(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    level = _level(spec, state.shared[CLOCK] + 1.0)
+    _start(spec, state, level, out)
+    for k in range(out.size):
+        if state.nonzero[k] > 0.0:
+            out[k] = product_upper(spec, state, k, level)
+
+
+register(
+    ZIKLUCB,
+    init=_init,
+    scores=_scores,
+    update=_update,
+    refresh=_refresh,
+    refresh_all=_refresh_all,
+    indices=_indices,
+    additive=True,
+)
