@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from zib.sim.contextual import play_contextual
 from zib.sim.engine import play
+from zib.sim.rounds import play_rounds
 from zib.sim.run import Run
 
 BACKENDS = ("serial", "threads", "processes")
@@ -51,8 +52,7 @@ class _GivenUp(Exception):
 
 
 def _do(task: Task, on_checkpoint: Callable[[], None] | None = None) -> Run:
-    contextual = hasattr(task.environment, "n_features")
-    return (play_contextual if contextual else play)(
+    return _loop_of(task.environment)(
         task.spec,
         task.environment,
         task.checkpoints,
@@ -60,6 +60,12 @@ def _do(task: Task, on_checkpoint: Callable[[], None] | None = None) -> Run:
         task.replication,
         on_checkpoint=on_checkpoint,
     )
+
+
+def _loop_of(environment: Any) -> Callable[..., Run]:
+    if hasattr(environment, "n_features"):
+        return play_contextual
+    return play_rounds if getattr(environment, "by_round", False) else play
 
 
 def warm_up(tasks: Sequence[Task]) -> None:

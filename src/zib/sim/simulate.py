@@ -73,6 +73,9 @@ def simulate(
 
     Notes
     -----
+    Where arms change with the round (`zib.env.DriftingMAB`), all policies face the same rewards
+    round by round, and regret is against the arm that is best in that round.
+
     Memory does not grow with `horizon`. Ctrl-C returns what is finished, with a warning; the
     missing replications are NaN. If a run fails, `SimulationError.partial` has what is finished.
 
