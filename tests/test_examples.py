@@ -33,7 +33,7 @@ def _forget_what_was_registered() -> Iterator[None]:
     yield
     _kernel.REGISTRY.clear()
     _kernel.REGISTRY.update(before)
-    for name in ("my_policy", "skeleton"):
+    for name in ("my_policy", "outcomes", "skeleton"):
         if name not in modules:
             sys.modules.pop(name, None)
 
@@ -53,6 +53,14 @@ def test_example_policy_refuses_bad_parameters() -> None:
         my_policy.WidthUCB(width=-1.0)
     with pytest.raises(zib.InvalidParameterError, match="`floor` must lie in"):
         my_policy.WidthUCB(floor=0.0)
+
+
+def test_example_with_four_outcomes_runs() -> None:
+    outcomes = _import_file(ROOT / "examples" / "outcomes.py")
+    assert outcomes.learn_by_hand().select() == "free returns"  # the offer nobody has tried
+    regret = outcomes.compare(horizon=2000, replications=2)
+    assert set(regret) == {"outcomes posterior", "ZI posterior"}
+    assert all(0.0 <= value < 2000 for value in regret.values())
 
 
 def test_skeleton_in_contributing_passes_the_suite(tmp_path: Path) -> None:
