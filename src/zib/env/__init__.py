@@ -3,6 +3,7 @@
 from zib.env.contextual import ContextBlock, ContextualGLM
 from zib.env.contextual_drift import DriftingActions, DriftingRun
 from zib.env.contextual_random import DisjointContextual, DisjointGLM, RandomContextual
+from zib.env.drift import DriftingMAB, MovingMAB, PathMAB, Paths, RoundBlock
 from zib.env.empirical import Empirical
 from zib.env.generators import (
     PAPER_PROBS,
@@ -22,6 +23,7 @@ from zib.env.loan_records import LoanRecords
 from zib.env.loan_synthetic import synthetic_loan_records
 from zib.env.logged import BootstrapContextual, BootstrapMAB
 from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB
+from zib.env.outcomes import Constant, Mixture, OutcomesMAB
 from zib.env.rewards import (
     Exponential,
     Gaussian,
@@ -39,12 +41,14 @@ __all__ = [
     "PAPER_SPARSITIES",
     "BootstrapContextual",
     "BootstrapMAB",
+    "Constant",
     "ContextBlock",
     "ContextualEnvironment",
     "ContextualGLM",
     "DisjointContextual",
     "DisjointGLM",
     "DriftingActions",
+    "DriftingMAB",
     "DriftingRun",
     "Empirical",
     "Environment",
@@ -58,11 +62,17 @@ __all__ = [
     "LoanPricing",
     "LoanRecords",
     "LogNormal",
+    "Mixture",
     "MixtureMAB",
+    "MovingMAB",
+    "OutcomesMAB",
     "Pareto",
+    "PathMAB",
+    "Paths",
     "QuantileTable",
     "RandomContextual",
     "RandomMAB",
+    "RoundBlock",
     "StudentT",
     "ZeroInflated",
     "from_dict",

@@ -14,9 +14,11 @@ from zib.env.contextual import ContextualGLM
 from zib.env.contextual_draws import LINK_NAMES, NOISES, LinkName, Noise
 from zib.env.contextual_drift import DriftingActions
 from zib.env.contextual_random import DisjointContextual, DisjointGLM, RandomContextual
+from zib.env.drift import DriftingMAB, PathMAB
 from zib.env.loan import LoanMarket
 from zib.env.loan_pricing import LoanPricing
 from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB, _mab_from_dict
+from zib.env.outcomes import OutcomesMAB
 from zib.env.rewards import Exponential, Gaussian, GaussianMixture, Kind, Law
 
 Family = Literal["gaussian", "mixture", "exponential"]
@@ -120,14 +122,17 @@ ContextualEnvironment = (
     | DriftingActions
     | LoanPricing
 )
-Environment = MAB | RandomMAB | ContextualEnvironment
+Environment = MAB | RandomMAB | PathMAB | DriftingMAB | ContextualEnvironment
 
 _TYPES: dict[str, Callable[..., Environment]] = {
     "GaussianMAB": GaussianMAB,
     "MixtureMAB": MixtureMAB,
     "ExponentialMAB": ExponentialMAB,
+    "OutcomesMAB": OutcomesMAB,
     "LoanMarket": LoanMarket,
     "RandomMAB": RandomMAB,
+    "PathMAB": PathMAB,
+    "DriftingMAB": DriftingMAB,
     "ContextualGLM": ContextualGLM,
     "RandomContextual": RandomContextual,
     "DisjointGLM": DisjointGLM,
@@ -189,6 +194,15 @@ for _tag, _probs in PAPER_PROBS.items():
     for _family in FAMILIES:
         register_id(f"paper-mab-{_family}-{_tag}-v1", _paper(_family, _probs))
 register_id("loan-market-v1", LoanMarket)
+
+
+def _drifting_mab(prob_speed: float, mean_speed: float) -> Callable[[], Environment]:
+    return lambda: DriftingMAB(pattern="waves", prob_speed=prob_speed, mean_speed=mean_speed)
+
+
+register_id("drifting-mab-probs-v1", _drifting_mab(5e-5, 0.0))
+register_id("drifting-mab-means-v1", _drifting_mab(0.0, 5e-5))
+register_id("drifting-mab-none-v1", _drifting_mab(0.0, 0.0))
 
 PAPER_SPARSITIES = (1, 3, 5, 7)
 

@@ -26,6 +26,9 @@ EXPERIMENTS = (
     "figS5",
     "tabS1",
     "figS6",
+    "limit",
+    "sparsity",
+    "drift",
     "ope",
 )
 

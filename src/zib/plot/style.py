@@ -48,6 +48,12 @@ POLICY_STYLES: dict[str, Style] = {
     "ZI-TS stable": Style("#56B4E9", "s", _DASH, 2.2),
     "ZI-KL-UCB": Style("#44AA99", "h", _DASHDOT, 2.2),
     "ZI posterior": Style("#6699CC", "d", _DASHDOT, 2.2),
+    "ZI posterior learned": Style("#0072B2", "d", "-", 2.2),
+    "ZI-IMED": Style("#AA4499", "^", _DASHDOT, 2.2),
+    "ZI posterior, discounted": Style("#0072B2", "s", _DASHDOT, 2.2),
+    "ZI posterior, window": Style("#009E73", "o", _DASHDOT, 2.2),
+    "ZI-IMED, discounted": Style("#882255", "D", _DASH, 2.2),
+    "ZI-IMED, window": Style("#CC6677", "v", _DASH, 2.2),
     "ZI-TS printed": Style("#56B4E9", "p", _DASH, 2.2),
     # both parts in one number
     "Joint-UCB": Style("#882255", "h", "-", 2.2),
@@ -64,6 +70,7 @@ POLICY_STYLES: dict[str, Style] = {
     "integrated TS": Style("#CC79A7", "X", _DASHDOT),
     # what a user would pick without knowing of zero inflation
     "UCB1": Style("#8C8C8C", "<", _DOT, 1.3, 0.9),
+    "UCB1, discounted": Style("#8C8C8C", "<", "-", 1.3, 0.9),
     "UCB-V": Style("#8C8C8C", "p", _DASHDOT, 1.3, 0.9),
     "kl-UCB": Style("#8C8C8C", ">", _DASH, 1.3, 0.9),
     "Normal TS": Style("#B0A070", "H", _DOT, 1.3, 0.9),

@@ -27,6 +27,7 @@ from zib.theory.heavy import (
     trimmed_radius,
     trimming_factor,
 )
+from zib.theory.outcomes import outcome_kl_upper
 from zib.theory.products import (
     joint_kl_level,
     joint_kl_lower,
@@ -76,6 +77,7 @@ __all__ = [
     "light_tail_minimax_bound",
     "light_tail_regret_bound",
     "lower_bound",
+    "outcome_kl_upper",
     "printed_lower_bound",
     "product_lower",
     "product_subexponential_size",
