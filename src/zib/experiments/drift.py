@@ -22,7 +22,7 @@ from zib.sim import Results
 ID = "drift"
 TITLE = "Arms that change: stationary, discounted and windowed policies"
 WEIGHT = 1.0
-HORIZON, REPLICATIONS, FEW = 20_000, 50, 8
+HORIZON, REPLICATIONS, FEW = 20_000, 50, 5
 HALF_LIFE, WINDOW = 1000, 1500  # discounting remembers 1000/log 2 = 1443 rewards
 
 WORLDS = {

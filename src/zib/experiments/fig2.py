@@ -17,6 +17,6 @@ def run(context: Context) -> Record:
         about="Ten arms, three families of rewards, all policies of the paper and a few others.",
         tags=("p30",),
         horizon=75_000,
-        replications=12 if context.quick else 50,
+        replications=8 if context.quick else 50,
         paper_horizon=75_000,
     )

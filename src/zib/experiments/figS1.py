@@ -17,6 +17,6 @@ def run(context: Context) -> Record:
         about="The rows are p in [0.10, 0.15], [0.15, 0.20], [0.20, 0.25] and [0.25, 0.30].",
         tags=("p10", "p15", "p20", "p25"),
         horizon=75_000,
-        replications=10 if context.quick else 50,
+        replications=6 if context.quick else 50,
         paper_horizon=75_000,
     )

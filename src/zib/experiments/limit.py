@@ -107,7 +107,7 @@ def slope(instance: Instance, label: str, result: Results) -> Slope:
 def run(context: Context) -> Record:
     """Play all instances and compare the growth of the regret with the bound."""
     started = time.perf_counter()
-    horizon, replications = (200_000, 8) if context.quick else (10_000_000, 100)
+    horizon, replications = (100_000, 6) if context.quick else (10_000_000, 100)
     rounds = np.unique(np.geomspace(100, horizon, 61).astype(np.int64))
     found: list[tuple[Instance, Results]] = []
     everything = instances()

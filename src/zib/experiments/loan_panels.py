@@ -33,7 +33,7 @@ class Amount(NamedTuple):
     pilots: int
 
 
-QUICK, PAPER = Amount(20_000, 4, 5000, 2), Amount(50_000, 30, 50_000, 3)
+QUICK, PAPER = Amount(20_000, 3, 5000, 1), Amount(50_000, 30, 50_000, 3)
 
 
 class LoanPanel(NamedTuple):

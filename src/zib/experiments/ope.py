@@ -190,7 +190,7 @@ def _ratio_error(one: Array, other: Array) -> float:
 def run(context: Context) -> Record:
     """Simulate logs, evaluate one policy on each, and count."""
     started = time.perf_counter()
-    logs = 40 if context.quick else 1_000
+    logs = 24 if context.quick else 1_000
     rows = [row for regime in REGIMES for row in _simulate(context, regime, logs)]
     origin = provenance([ID, logs, ROWS, [tuple(r) for r in REGIMES]], context.seed)
     _draw(rows, context, origin)
