@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from zib._validate import real
+from zib.datasets.cprm import CLASSES, CUTS
 from zib.env.inflated import QuantileTable, ZeroInflated
 from zib.env.mab import MAB
 from zib.env.rewards import Array
 
-CLASSES = ("low", "medium", "high", "very high", "luxury")
 CUT_LEVELS = (0.0, 0.25, 0.75, 0.915, 0.9875, 1.0)
-CUT_PRICES = (0.0, 1.5400, 3.6390, 5.4164, 8.5466, 16.0)
+CUT_PRICES = (0.0, *CUTS, 16.0)
 PUBLISHED_RANGE = (0.0004, 28.5725)
 PUBLISHED_RECORDS = 208_085
 _INNER_LEVELS = (0.03, 0.25, 0.50, 0.75, 0.915, 0.9875)
-_INNER_PRICES = (0.60, 1.5400, 2.45, 3.6390, 5.4164, 8.5466)
+_INNER_PRICES = (0.60, CUTS[0], 2.45, *CUTS[1:])
 _POINTS = 513
 
 

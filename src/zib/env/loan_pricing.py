@@ -17,9 +17,9 @@ from zib._cache import cached_njit
 from zib._rng import Role, stream
 from zib._validate import InvalidParameterError, integer, real, vector
 from zib.contextual.link import value
+from zib.datasets.cprm import CLASSES
 from zib.env.contextual import ContextBlock, FixedInstance, check_common, matrix, read_only
 from zib.env.contextual_draws import LARGEST_FEATURE, LINKS, NOISES, LinkName, Noise, _draw_noise
-from zib.env.loan import CLASSES
 from zib.env.loan_fit import (
     Transform,
     class_quantiles,

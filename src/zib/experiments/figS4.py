@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from zib.env.loan import CLASSES, CUT_LEVELS, CUT_PRICES, PUBLISHED_RANGE
+from zib.datasets.cprm import CLASSES
+from zib.env.loan import CUT_LEVELS, CUT_PRICES, PUBLISHED_RANGE
 from zib.env.loan_fit import split_prices
 from zib.experiments.loan_study import KZ_LEVELS, Book, books, record_notes, record_settings
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance

@@ -13,6 +13,7 @@ import zib
 from zib import theory
 from zib.env import ExponentialMAB, GaussianMAB
 from zib.experiments.record import (
+    SAID,
     Context,
     Picture,
     Record,
@@ -169,13 +170,12 @@ def _verdict(slopes: list[Slope], horizon: int) -> Verdict:
     good = [row.high <= TARGET for row in best.values()]
     bad = [row.low > TARGET for row in best.values()]
     status: Status = "holds" if all(good) else "fails" if any(bad) else "open"
-    said = {"holds": "holds", "fails": "does not hold", "open": "undecided"}[status]
     words = ", ".join(f"{row.slope:.2f} ({row.instance}, {row.policy})" for row in best.values())
     return Verdict(
         f"Our target: the slope between T = {horizon // 10} and {horizon} is at most {TARGET} "
         "times the lower bound, for the best of the three on every instance",
         status,
-        f"{said}: {words}",
+        f"{SAID[status]}: {words}",
         tuple(
             f"{row.instance}, {row.policy}: {row.slope:.3f} [{row.low:.3f}, {row.high:.3f}]"
             for row in slopes

@@ -14,6 +14,7 @@ from zib import ope
 from zib._rng import Role, stream
 from zib.datasets import LoggedData
 from zib.experiments.record import (
+    SAID,
     Context,
     Picture,
     Record,
@@ -261,8 +262,7 @@ def _judged(claim: str, cases: list[tuple[str, float, float]], words: str) -> Ve
     evidence = tuple(
         f"{name}: margin {margin:+.4f}, standard error {error:.4f}" for name, margin, error in cases
     )
-    said = {"holds": "holds", "fails": "does not hold", "open": "undecided"}[status]
-    return Verdict(claim, status, f"{said} ({words})", evidence)
+    return Verdict(claim, status, f"{SAID[status]} ({words})", evidence)
 
 
 def _settings(context: Context, logs: int) -> tuple[Setting, ...]:

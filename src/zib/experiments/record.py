@@ -17,6 +17,12 @@ Source = Literal["paper", "ours", "fix"]
 Status = Literal["holds", "partly", "fails", "open"]
 Scale = Literal["quick", "paper"]
 
+SAID: dict[Status, str] = {
+    "holds": "holds",
+    "partly": "holds in part",
+    "fails": "does not hold",
+    "open": "undecided",
+}
 SCALES: tuple[Scale, ...] = ("quick", "paper")
 FORMAT = "zib.experiments.Record/1"
 

@@ -6,16 +6,10 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 
-from zib.experiments.record import Picture, Record, Setting, Table, Verdict
+from zib.experiments.record import SAID, Picture, Record, Setting, Table, Verdict
 from zib.plot import small_print
 from zib.plot.page import figure, page, table
 
-STATUS_WORDS = {
-    "holds": "holds",
-    "partly": "holds in part",
-    "fails": "does not hold",
-    "open": "undecided",
-}
 STATUS_SIGNS = {"holds": "✓", "partly": "◐", "fails": "✗", "open": "?"}
 COUNT_WORDS = {
     "holds": "hold",
@@ -66,7 +60,7 @@ def _head(records: list[Record]) -> str:
 
 
 def _summary(records: list[Record]) -> str:
-    counts = dict.fromkeys(STATUS_WORDS, 0)
+    counts = dict.fromkeys(SAID, 0)
     rows = []
     for record in records:
         if record.verdicts:
@@ -124,7 +118,7 @@ def _picture(folder: Path, record: Record, picture: Picture) -> str:
 
 def _badge(verdict: Verdict) -> str:
     status = verdict.status
-    return f'<span class="badge {status}">{STATUS_SIGNS[status]} {STATUS_WORDS[status]}</span>'
+    return f'<span class="badge {status}">{STATUS_SIGNS[status]} {SAID[status]}</span>'
 
 
 def _verdict(verdict: Verdict) -> str:

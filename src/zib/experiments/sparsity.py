@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import zib
 from zib.env import RandomMAB
 from zib.experiments.record import (
+    SAID,
     Context,
     Picture,
     Record,
@@ -150,11 +151,10 @@ def _verdict(points: list[Point]) -> Verdict:
         min(point.ratio for point in points if point.prob == prob and point.policy in BEYOND)
         for prob in PROBS
     ]
-    said = {"holds": "holds", "fails": "does not hold", "open": "undecided somewhere"}[status]
     return Verdict(
         "Our target: one of the policies beyond the paper is lowest at every probability",
         status,
-        f"{said}: {min(ratios):.2f} to {max(ratios):.2f} times the strong baseline",
+        f"{SAID[status]}: {min(ratios):.2f} to {max(ratios):.2f} times the strong baseline",
         tuple(lines),
     )
 

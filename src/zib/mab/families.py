@@ -18,6 +18,7 @@ import numpy as np
 
 from zib import _validate as check
 from zib._kernel import borrowing, jitable
+from zib._spec import Spec
 from zib.stats.arms import FIRST_FREE, observe
 from zib.theory.divergence_scalars import (
     divergence_to_gamma,
@@ -65,9 +66,28 @@ def check_family(family: object, sigma: object, shape: object) -> tuple[int, flo
     )
 
 
-def reward_range(family: int) -> tuple[float, float]:
-    """Return which rewards a family allows."""
-    return (-math.inf, math.inf) if family == GAUSSIAN else (0.0, math.inf)
+class FamilySpec(Spec):
+    """What specs with the fields `family`, `sigma` and `shape` have in common."""
+
+    __slots__ = ()
+    family: int
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that rebuild this spec."""
+        out = super().parameters()
+        if out["family"] != "gamma":
+            out["shape"] = None
+        return out
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Which rewards the family allows."""
+        return (-math.inf, math.inf) if self.family == GAUSSIAN else (0.0, math.inf)
+
+    @property
+    def additive(self) -> bool:
+        """Whether states of two workers can be added; logarithms are not kept in that form."""
+        return self.family != LOGNORMAL
 
 
 @jitable
@@ -150,9 +170,8 @@ def magnitude(spec: Any, state: Any, arm: int) -> float:
 
 
 @borrowing
-def product_upper(spec: Any, state: Any, arm: int, level: float) -> float:
-    """Return the largest p·mu within `level` of the likelihood of an arm that has paid."""
-    n = state.pulls[arm]
+def _upper(spec: Any, state: Any, arm: int, n: float, level: float) -> float:
+    """Return the largest p·mu within `level` of the likelihood, as if there had been `n` pulls."""
     count = state.nonzero[arm]
     mean = state.total[arm] / count
     if spec.family == GAUSSIAN:
@@ -177,33 +196,16 @@ def product_upper(spec: Any, state: Any, arm: int, level: float) -> float:
     return signed_product(mean, kl_lower(p_hat, n, level), kl_upper(p_hat, n, level))
 
 
-@borrowing
-def magnitude_upper(spec: Any, state: Any, arm: int, level: float) -> float:
-    """Return the largest mu within `level` of the likelihood of an arm that has paid.
+@jitable
+def product_upper(spec: Any, state: Any, arm: int, level: float) -> float:
+    """Return the largest p·mu within `level` of the likelihood of an arm that has paid."""
+    return _upper(spec, state, arm, state.pulls[arm], level)
 
-    The bound of `product_upper` for an arm that always pays.
-    """
-    count = state.nonzero[arm]
-    mean = state.total[arm] / count
-    if spec.family == GAUSSIAN:
-        if not math.isnan(spec.sigma):
-            return joint_kl_upper_gaussian(count, count, mean, spec.sigma, level)
-        if state.spread[arm] > 0.0:
-            own = math.sqrt(state.spread[arm] / count)
-            return joint_kl_upper_gaussian_unknown(count, count, mean, own, level)
-        scale = pooled_scale(state)
-        if scale > 0.0:
-            return joint_kl_upper_gaussian(count, count, mean, scale, level)
-        return float(mean)
-    if spec.family == LOGNORMAL:
-        log_mean = state.cache[arm, LOG_TOTAL] / count
-        scale = math.sqrt(state.cache[arm, LOG_SPREAD] / count)
-        if scale == 0.0:
-            scale = pooled_scale(state)
-        if scale > 0.0:
-            return joint_kl_upper_lognormal(count, count, log_mean, scale, level)
-        return float(mean)
-    return joint_kl_upper_gamma(count, count, mean, spec.shape, level)
+
+@jitable
+def magnitude_upper(spec: Any, state: Any, arm: int, level: float) -> float:
+    """Return the same for an arm that always pays: a bound of mu."""
+    return _upper(spec, state, arm, state.nonzero[arm], level)
 
 
 @borrowing

@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 from zib._kernel import jitable
-from zib.mab.families import FAMILIES, LOG_TOTAL, LOGNORMAL, N_SHARED, pooled_scale
+from zib.mab.families import GAUSSIAN, LOG_TOTAL, LOGNORMAL, N_SHARED, pooled_scale
 from zib.stats.arms import CLOCK, FIRST_FREE
 
 ALPHA, BETA, CENTRE, SPREAD, NEXT_FIT = range(FIRST_FREE + N_SHARED, FIRST_FREE + N_SHARED + 5)
@@ -23,8 +23,6 @@ MOST_PAID = 20.0
 GROWTH = 1.05
 FEWEST_PAID = 3.0
 STEPS = 8
-
-__all__ = ["ALPHA", "BETA", "CENTRE", "FAMILIES", "N_PRIOR", "SPREAD", "fit_if_due", "start"]
 
 
 def start(state: Any, alpha: float, beta: float) -> None:
@@ -85,7 +83,7 @@ def place_and_noise(spec: Any, state: Any, arm: int, scale: float) -> tuple[floa
     if spec.family == LOGNORMAL:
         return state.cache[arm, LOG_TOTAL] / count, scale * scale
     mean = state.total[arm] / count
-    if spec.shape > 0.0 and spec.family != 0:
+    if spec.family != GAUSSIAN:
         return mean, mean * mean / spec.shape
     sd = scale if math.isnan(spec.sigma) else spec.sigma
     return mean, sd * sd
@@ -119,9 +117,9 @@ def _fit_magnitudes(spec: Any, state: Any) -> None:
     state.shared[CENTRE] = centre
     # at least as much doubt as `MOST_PAID` rewards leave
     least = scale * scale
-    if spec.family == 0 and not math.isnan(spec.sigma):
+    if spec.family == GAUSSIAN and not math.isnan(spec.sigma):
         least = spec.sigma * spec.sigma
-    elif spec.family != 0 and spec.family != LOGNORMAL:
+    elif spec.family != GAUSSIAN and spec.family != LOGNORMAL:
         least = centre * centre / spec.shape
     state.shared[SPREAD] = max(spread, least / MOST_PAID)
 

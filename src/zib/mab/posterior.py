@@ -9,7 +9,6 @@ import numpy as np
 
 from zib import _validate as check
 from zib._kernel import jitable, register
-from zib._spec import Spec
 from zib.mab.families import (
     FAMILIES,
     FIRST_CACHE,
@@ -18,11 +17,11 @@ from zib.mab.families import (
     LOG_TOTAL,
     LOGNORMAL,
     N_SHARED,
+    FamilySpec,
     check_family,
     learn,
     pool,
     pooled_scale,
-    reward_range,
 )
 from zib.mab.learned_prior import (
     ALPHA,
@@ -51,7 +50,7 @@ class _ZIPosteriorFields(NamedTuple):
     prior: int
 
 
-class ZIPosterior(Spec, _ZIPosteriorFields):
+class ZIPosterior(FamilySpec, _ZIPosteriorFields):
     """Thompson sampling from the exact posterior of both parts.
 
     Parameters
@@ -107,27 +106,10 @@ class ZIPosterior(Spec, _ZIPosteriorFields):
             check.choice("prior", prior, cls.choices["prior"]),
         )
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this spec."""
-        out = super().parameters()
-        if out["family"] != "gamma":
-            out["shape"] = None
-        return out
-
     @property
     def label(self) -> str:
         """A short name for figures and tables."""
         return f"{self.default_label} learned" if self.prior == LEARNED else self.default_label
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Which rewards the family allows."""
-        return reward_range(self.family)
-
-    @property
-    def additive(self) -> bool:
-        """Whether states of two workers can be added; logarithms are not kept in that form."""
-        return self.family != LOGNORMAL
 
 
 def _init(spec: ZIPosterior, n_arms: int) -> ArmState:

@@ -8,19 +8,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from zib._kernel import jitable, register
-from zib._spec import Spec
 from zib.mab.families import (
     FAMILIES,
     FIRST_CACHE,
     LOGNORMAL,
     N_SHARED,
+    FamilySpec,
     check_family,
     cost_to_reach,
     has_own_scale,
     learn,
     magnitude,
     pool,
-    reward_range,
 )
 from zib.mab.unseen import resolve_unseen
 from zib.stats.arms import CLOCK, ArmState, new_state
@@ -36,7 +35,7 @@ class _ZIIMEDFields(NamedTuple):
     unseen: float
 
 
-class ZIIMED(Spec, _ZIIMEDFields):
+class ZIIMED(FamilySpec, _ZIIMEDFields):
     """Minimum empirical divergence for zero-inflated rewards: no confidence level, no horizon.
 
     Parameters
@@ -71,23 +70,6 @@ class ZIIMED(Spec, _ZIIMEDFields):
         unseen: str | float = "pooled",
     ) -> ZIIMED:
         return super().__new__(cls, *check_family(family, sigma, shape), resolve_unseen(unseen))
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this spec."""
-        out = super().parameters()
-        if out["family"] != "gamma":
-            out["shape"] = None
-        return out
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Which rewards the family allows."""
-        return reward_range(self.family)
-
-    @property
-    def additive(self) -> bool:
-        """Whether states of two workers can be added; logarithms are not kept in that form."""
-        return self.family != LOGNORMAL
 
 
 def _init(spec: ZIIMED, n_arms: int) -> ArmState:

@@ -9,19 +9,17 @@ import numpy as np
 
 from zib import _validate as check
 from zib._kernel import jitable, register
-from zib._spec import Spec
 from zib.mab.families import (
     FAMILIES,
     FIRST_CACHE,
-    LOGNORMAL,
     N_SHARED,
+    FamilySpec,
     check_family,
     has_own_scale,
     learn,
     magnitude_upper,
     pool,
     product_upper,
-    reward_range,
 )
 from zib.mab.unseen import complete_unseen, resolve_unseen
 from zib.stats.arms import CLOCK, FIRST_FREE, ArmState, new_state
@@ -41,7 +39,7 @@ class _ZIKLUCBFields(NamedTuple):
     unseen: float
 
 
-class ZIKLUCB(Spec, _ZIKLUCBFields):
+class ZIKLUCB(FamilySpec, _ZIKLUCBFields):
     """The joint KL index; needs no horizon, and for sigma unknown nothing at all.
 
     Parameters
@@ -101,23 +99,6 @@ class ZIKLUCB(Spec, _ZIKLUCBFields):
             check.real("c", c, low=0),
             resolve_unseen(unseen),
         )
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this spec."""
-        out = super().parameters()
-        if out["family"] != "gamma":
-            out["shape"] = None
-        return out
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Which rewards the family allows."""
-        return reward_range(self.family)
-
-    @property
-    def additive(self) -> bool:
-        """Whether states of two workers can be added; logarithms are not kept in that form."""
-        return self.family != LOGNORMAL
 
 
 def _init(spec: ZIKLUCB, n_arms: int) -> ArmState:
