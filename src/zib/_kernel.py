@@ -40,6 +40,8 @@ class Policy(NamedTuple):
     refresh_all: Kernel
     indices: Kernel
     additive: bool
+    sums: int
+    weigh: Kernel | None
     randomized: bool
     propensities: Callable[[Any, Any], Any] | None
 
@@ -66,6 +68,8 @@ def register(
     refresh_all: Kernel | None = None,
     indices: Kernel | None = None,
     additive: bool = False,
+    sums: int = 0,
+    weigh: Kernel | None = None,
     randomized: bool = False,
     propensities: Callable[[Any, Any], Any] | None = None,
     allocates: bool = False,
@@ -95,6 +99,10 @@ def register(
     additive
         Whether `state` is an `ArmState` whose statistics are plain sums over observations, so that
         states of two workers can be merged and a reward can be revised.
+    sums, weigh
+        How many leading columns of ``state.cache`` are further sums over an arm's rewards, and
+        ``weigh(spec, state, arm, reward, weight)``, which adds `weight` times the contribution of
+        one reward to them, so that they can be merged and revised too.
     randomized
         Whether `scores` draws random numbers.
     propensities
@@ -117,6 +125,8 @@ def register(
         compilable(refresh_all or _refresh_each),
         scoring if indices is None else compilable(indices),
         additive,
+        sums,
+        weigh,
         randomized,
         propensities,
     )
@@ -150,6 +160,13 @@ def is_additive(spec: Any) -> bool:
     A spec may say no where its type says yes: that depends on a parameter.
     """
     return lookup(spec).additive and bool(getattr(spec, "additive", True))
+
+
+def weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:
+    """Add a reward to the further sums of a policy, or take it out again (`weight` −1)."""
+    kernel = lookup(spec).weigh
+    if kernel is not None:
+        kernel(spec, state, arm, reward, weight)
 
 
 def is_interpreted(spec: Any) -> bool:

@@ -17,7 +17,7 @@ from zib import _kernel as kernel
 from zib._rng import generator_from_data, generator_to_data
 from zib._saved import SavedStateError
 from zib._validate import InvalidParameterError
-from zib.mab.posterior import ZIPosterior
+from zib.mab.zi_adaptive import ZIAdaptive
 from zib.stats.arms import CLOCK, add_states, forget, observe, subtract_states
 from zib.stats.intervals import ArmMeans, arm_means
 
@@ -78,9 +78,8 @@ class Bandit(RewardDoor):
     Parameters
     ----------
     spec
-        The policy, such as ``zib.mab.ZITS(horizon=10_000, sigma=1.0)``. None: posterior sampling
-        with priors learned across arms, ``zib.mab.ZIPosterior(prior="learned")``, which has to be
-        told nothing.
+        The policy, such as ``zib.mab.ZITS(horizon=10_000, sigma=1.0)``. None:
+        `zib.mab.ZIAdaptive`, which has to be told nothing.
     arms, n_arms
         Exactly one: the labels of the arms (any hashable values), or their number (labels are then
         0, 1, …).
@@ -119,7 +118,7 @@ class Bandit(RewardDoor):
         seed: int | np.random.Generator | None = None,
         inflated: float = 0.0,
     ) -> None:
-        spec = ZIPosterior(prior="learned") if spec is None else spec
+        spec = ZIAdaptive() if spec is None else spec
         kernel.lookup(spec)
         if getattr(spec, "needs_true_sizes", False):
             raise InvalidParameterError(
@@ -309,7 +308,9 @@ class Bandit(RewardDoor):
                 f"got {old!r}"
             )
         forget(self._state, k, before)
+        kernel.weigh(self._spec, self._state, k, before, -1.0)
         observe(self._state, k, after)
+        kernel.weigh(self._spec, self._state, k, after, 1.0)
         kernel.refresh(self._spec, self._state, k)
 
     def merge(self, other: Bandit, *, since: Bandit | None = None) -> None:
@@ -334,18 +335,19 @@ class Bandit(RewardDoor):
         known = {*self._position, *gone}
         labels = self._arms + tuple(a for a in other._arms if a not in known)
         total = self._spread_over(labels)
-        add_states(total, other._spread_over(labels))
+        sums = kernel.lookup(self._spec).sums
+        add_states(total, other._spread_over(labels), sums)
         if since is not None:
             base = since._spread_over(labels)
             for k, label in enumerate(labels):
                 if label not in other._position:  # removed over there: not counted twice
-                    for array in base[:4]:
+                    for array in base[:5]:
                         array[k] = 0.0
             if (base.pulls > total.pulls).any() or (base.nonzero > total.nonzero).any():
                 raise InvalidParameterError(
                     "`since` must be the state both bandits started from; it holds more rewards"
                 )
-            subtract_states(total, base)
+            subtract_states(total, base, sums)
         self._adopt(_Parts(labels, total))
         self._refresh()
 

@@ -10,7 +10,7 @@ from scipy import optimize, special, stats
 
 import zib
 from zib import InvalidParameterError, _kernel, theory
-from zib.mab import ZIIMED, ZIKLUCB, ZIPosterior
+from zib.mab import ZIIMED, ZIKLUCB, ZIAdaptive, ZIPosterior
 from zib.mab.learned_prior import ALPHA, BETA, CENTRE, SPREAD, digamma
 
 FAMILIES = {
@@ -331,7 +331,7 @@ def test_lognormal_statistics_cannot_be_merged_and_others_can() -> None:
 
 def test_a_bandit_without_a_policy_needs_nothing() -> None:
     bandit = zib.Bandit(n_arms=2, seed=0)
-    assert bandit.spec == ZIPosterior(prior="learned")
+    assert bandit.spec == ZIAdaptive()
     rng = np.random.default_rng(3)
     for _ in range(3000):
         arm = bandit.select()

@@ -25,11 +25,13 @@ TITLES: dict[Family, str] = {
     "exponential": "Exponential",
 }
 ZERO_INFLATED = ("ZI-UCB printed", "ZI-UCB", "ZI-TS", "ZI-TS exponential", "ZI-TS stable")
+BEYOND = ("ZI-KL-UCB", "ZI-IMED", "ZI posterior", "ZI adaptive")
 STRONG = "UCB true size (strong)"
 BASELINES = ("UCB component size", "UCB variance size", "UCB estimated size", "MOTS")
 OTHERS = ("UCB1", "kl-UCB", "Normal TS", "ε-greedy")
 GROUPS = {
     "made for zero inflation": ZERO_INFLATED,
+    "beyond the paper": BEYOND,
     "the paper's baselines": (STRONG, *BASELINES),
     "what else a user might pick": OTHERS,
     "yardstick": ("asymptotic bound",),
@@ -87,6 +89,7 @@ def policies(maker: RandomMAB, horizon: int) -> dict[str, Any]:
         ),
         "ZI-UCB": zib.mab.ZIUCB(horizon=horizon, sigma=sigma),
         "ZI-TS": zib.mab.ZITS(horizon=horizon, sigma=sigma),
+        **_beyond(sigma=sigma),
         **{
             f"UCB {size} size" + (" (strong)" if size == "true" else ""): zib.mab.UCB(
                 horizon=horizon, sigma=sigma, size=size
@@ -116,6 +119,7 @@ def _exponential_policies(maker: RandomMAB, horizon: int) -> dict[str, Any]:
         "ZI-UCB": zib.mab.ZIUCB(horizon=horizon, tail=tail),
         "ZI-TS exponential": zib.mab.ZIExponentialTS(),
         "ZI-TS stable": zib.mab.ZIStableTS(sigma=largest / math.sqrt(2.0), stability=1.8),
+        **_beyond(family="exponential"),
         **{
             f"UCB {size} size" + (" (strong)" if size == "true" else ""): zib.mab.UCB(
                 horizon=horizon, tail=tail, size=size
@@ -125,6 +129,17 @@ def _exponential_policies(maker: RandomMAB, horizon: int) -> dict[str, Any]:
         "MOTS": zib.mab.MOTS(horizon=horizon, sigma=lam),
         **_others(3 * largest, largest),
     }
+
+
+def _beyond(**family: Any) -> dict[str, Any]:
+    """Return the policies beyond the paper; all but the last are told the family."""
+    specs = (
+        zib.mab.ZIKLUCB(**family),
+        zib.mab.ZIIMED(**family),
+        zib.mab.ZIPosterior(**family),
+        zib.mab.ZIAdaptive(),
+    )
+    return dict(zip(BEYOND, specs))
 
 
 def _others(scale: float, sigma: float) -> dict[str, Any]:

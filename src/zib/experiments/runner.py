@@ -28,6 +28,7 @@ EXPERIMENTS = (
     "figS6",
     "limit",
     "sparsity",
+    "noknobs",
     "drift",
     "ope",
 )

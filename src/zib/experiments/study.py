@@ -62,6 +62,12 @@ def settings(
         ),
         Setting("ZI-TS", "clipped from above; α = β = 1, ρ = 0.9, γ = 4", "fix"),
         Setting(
+            "beyond the paper",
+            "ZI-KL-UCB, ZI-IMED and ZI posterior are told the family and, where Gaussian, the "
+            "size; ZI adaptive is told nothing",
+            "ours",
+        ),
+        Setting(
             "Thompson sampling for exponential rewards",
             "the paper shows none; here a conjugate Gamma posterior, a stable-law version "
             "(stability 1.8), and MOTS with the sub-exponential size",

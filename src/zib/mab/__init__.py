@@ -9,6 +9,7 @@ from zib.mab.outcomes import OutcomesKLUCB
 from zib.mab.outcomes_posterior import OutcomesPosterior
 from zib.mab.posterior import ZIPosterior
 from zib.mab.tails import SubExponential, SubGaussian, SubWeibull, Tail
+from zib.mab.zi_adaptive import ZIAdaptive
 from zib.mab.zi_heavy import ZIHeavyUCB
 from zib.mab.zi_imed import ZIIMED
 from zib.mab.zi_kl import ZIKLUCB
@@ -38,6 +39,7 @@ __all__ = [
     "SubWeibull",
     "Tail",
     "Windowed",
+    "ZIAdaptive",
     "ZIExponentialTS",
     "ZIHeavyUCB",
     "ZIPosterior",

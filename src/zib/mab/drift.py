@@ -29,7 +29,7 @@ FACTOR, LEFT = -3, -4  # entries of `shared`: of a step of forgetting, and rewar
 def summable(spec: Any) -> Any:
     """Return `spec` if its rewards can be forgotten, or raise."""
     lookup(spec)
-    if not is_additive(spec):
+    if not is_additive(spec) or lookup(spec).sums:
         raise check.InvalidParameterError(
             "`spec` must be a policy whose statistics are sums over rewards (ZIUCB, ZITS, "
             f"ZIPosterior, UCB1, …), so that rewards can be forgotten; got {spec!r}"

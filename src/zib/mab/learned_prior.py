@@ -21,15 +21,17 @@ ALPHA, BETA, CENTRE, SPREAD, NEXT_FIT = range(FIRST_FREE + N_SHARED, FIRST_FREE 
 N_PRIOR = 5
 MOST_PAID = 20.0
 GROWTH = 1.05
+FIRST_FIT = 16.0
 FEWEST_PAID = 3.0
 STEPS = 8
+STEPS_FROM_SCRATCH = 64
 
 
 def start(state: Any, alpha: float, beta: float) -> None:
     """Put the prior that is in force before anything is learned."""
     state.shared[ALPHA] = alpha
     state.shared[BETA] = beta
-    state.shared[NEXT_FIT] = max(16.0, float(state.pulls.size))
+    state.shared[NEXT_FIT] = max(FIRST_FIT, float(state.pulls.size))
 
 
 @jitable
@@ -45,11 +47,11 @@ def digamma(x: float) -> float:
 
 
 @jitable
-def _fit_probabilities(state: Any) -> None:
+def fit_probabilities(state: Any, steps: int) -> None:
     """Climb the beta-binomial likelihood by Minka's fixed point."""
     alpha = state.shared[ALPHA]
     beta = state.shared[BETA]
-    for _ in range(STEPS):
+    for _ in range(steps):
         paid = 0.0
         unpaid = 0.0
         tried = 0.0
@@ -90,12 +92,12 @@ def place_and_noise(spec: Any, state: Any, arm: int, scale: float) -> tuple[floa
 
 
 @jitable
-def _fit_magnitudes(spec: Any, state: Any) -> None:
+def _fit_magnitudes(spec: Any, state: Any, steps: int) -> None:
     """Climb the likelihood of normal means with a common normal prior by its EM steps."""
     scale = pooled_scale(state)
     centre = state.shared[CENTRE]
     spread = state.shared[SPREAD]
-    for step in range(STEPS):
+    for step in range(steps):
         total = 0.0
         squares = 0.0
         arms = 0.0
@@ -125,14 +127,35 @@ def _fit_magnitudes(spec: Any, state: Any) -> None:
 
 
 @jitable
-def fit_if_due(spec: Any, state: Any) -> None:
-    """Learn the priors anew when enough rounds have passed."""
-    if state.shared[CLOCK] < state.shared[NEXT_FIT]:
-        return
-    state.shared[NEXT_FIT] = math.floor(GROWTH * state.shared[CLOCK]) + 1.0
+def next_fit(state: Any) -> float:
+    """Return the round after which priors are learned the next time."""
+    grown = math.floor(GROWTH * state.shared[CLOCK]) + 1.0
+    return float(max(grown, FIRST_FIT, float(state.pulls.size)))
+
+
+@jitable
+def _fit(spec: Any, state: Any, steps: int) -> None:
+    state.shared[NEXT_FIT] = next_fit(state)
     paid = 0.0
     for k in range(state.pulls.size):
         paid += state.nonzero[k]
     if paid >= FEWEST_PAID:
-        _fit_probabilities(state)
-        _fit_magnitudes(spec, state)
+        fit_probabilities(state, steps)
+        _fit_magnitudes(spec, state, steps)
+
+
+@jitable
+def fit_if_due(spec: Any, state: Any) -> None:
+    """Learn the priors anew when enough rounds have passed."""
+    if state.shared[CLOCK] >= state.shared[NEXT_FIT]:
+        _fit(spec, state, STEPS)
+
+
+@jitable
+def fit_from_scratch(spec: Any, state: Any) -> None:
+    """Learn the priors from the statistics alone, whatever they were before."""
+    state.shared[ALPHA] = spec.alpha
+    state.shared[BETA] = spec.beta
+    state.shared[CENTRE] = 0.0
+    state.shared[SPREAD] = 0.0
+    _fit(spec, state, STEPS_FROM_SCRATCH)

@@ -29,6 +29,7 @@ from zib.mab.learned_prior import (
     CENTRE,
     N_PRIOR,
     SPREAD,
+    fit_from_scratch,
     fit_if_due,
     place_and_noise,
     start,
@@ -111,6 +112,11 @@ class ZIPosterior(FamilySpec, _ZIPosteriorFields):
         """A short name for figures and tables."""
         return f"{self.default_label} learned" if self.prior == LEARNED else self.default_label
 
+    @property
+    def learns_late(self) -> bool:
+        """Whether priors are learned now and then only, so that they lag behind the rewards."""
+        return self.prior == LEARNED
+
 
 def _init(spec: ZIPosterior, n_arms: int) -> ArmState:
     state = new_state(n_arms, n_cache=FIRST_CACHE, n_shared=N_SHARED + N_PRIOR)
@@ -118,8 +124,14 @@ def _init(spec: ZIPosterior, n_arms: int) -> ArmState:
     return state
 
 
-def _refresh(spec: Any, state: Any, arm: int) -> None:
+def _refresh_all(spec: Any, state: Any) -> None:
     pool(spec, state)
+    if spec.prior == LEARNED:
+        fit_from_scratch(spec, state)
+
+
+def _refresh(spec: Any, state: Any, arm: int) -> None:
+    _refresh_all(spec, state)
 
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
@@ -206,7 +218,7 @@ register(
     scores=_scores,
     update=_update,
     refresh=_refresh,
-    refresh_all=pool,
+    refresh_all=_refresh_all,
     additive=True,
     randomized=True,
 )

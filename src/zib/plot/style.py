@@ -49,6 +49,7 @@ POLICY_STYLES: dict[str, Style] = {
     "ZI-KL-UCB": Style("#44AA99", "h", _DASHDOT, 2.2),
     "ZI posterior": Style("#6699CC", "d", _DASHDOT, 2.2),
     "ZI posterior learned": Style("#0072B2", "d", "-", 2.2),
+    "ZI adaptive": Style("#000000", "*", "-", 2.4),
     "ZI-IMED": Style("#AA4499", "^", _DASHDOT, 2.2),
     "ZI posterior, discounted": Style("#0072B2", "s", _DASHDOT, 2.2),
     "ZI posterior, window": Style("#009E73", "o", _DASHDOT, 2.2),

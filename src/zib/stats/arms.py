@@ -95,8 +95,12 @@ def forget(state: Any, arm: int, reward: float) -> None:
         state.nonzero[arm] = count - 1.0
 
 
-def add_states(into: ArmState, other: ArmState) -> None:
-    """Add the statistics of `other` to those of `into`, as if one had seen all rewards."""
+def add_states(into: ArmState, other: ArmState, sums: int = 0) -> None:
+    """Add the statistics of `other` to those of `into`, as if one had seen all rewards.
+
+    The first `sums` columns of `cache` are sums as well.
+    """
+    into.cache[:, :sums] += other.cache[:, :sums]
     both = (into.nonzero > 0) & (other.nonzero > 0)
     a, b = into.nonzero[both], other.nonzero[both]
     apart = into.total[both] / a - other.total[both] / b
@@ -120,8 +124,9 @@ def reward_variance(pulls: float, nonzero: float, total: float, spread: float) -
     return float((spread + nonzero * mean * mean * (1.0 - nonzero / pulls)) / pulls)
 
 
-def subtract_states(into: ArmState, part: ArmState) -> None:
+def subtract_states(into: ArmState, part: ArmState, sums: int = 0) -> None:
     """Take the statistics of `part`, which `into` contains, out again."""
+    into.cache[:, :sums] -= part.cache[:, :sums]
     rest = into.nonzero - part.nonzero
     both = (rest > 0) & (part.nonzero > 0)
     a, b = rest[both], part.nonzero[both]
@@ -134,4 +139,5 @@ def subtract_states(into: ArmState, part: ArmState) -> None:
     into.nonzero[:] = rest
     into.total[:] -= part.total
     into.total[rest == 0] = 0.0
+    into.cache[rest == 0, :sums] = 0.0
     into.shared[CLOCK] -= part.shared[CLOCK]

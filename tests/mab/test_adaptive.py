@@ -1,0 +1,181 @@
+"""ZIAdaptive: what it learns from all arms, against SciPy and the raw rewards."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import zib
+from zib import _kernel
+from zib.mab import ZIAdaptive
+from zib.mab import zi_adaptive as za
+from zib.mab.learned_prior import CENTRE, SPREAD
+
+Rewards = list[np.ndarray]
+LAWS = {
+    "gaussian": lambda rng, mean, n: rng.normal(mean, 0.4, n),
+    "gamma": lambda rng, mean, n: rng.gamma(1.5, mean / 1.5, n),
+    "lognormal": lambda rng, mean, n: mean * rng.lognormal(-0.5, 1.0, n),
+    "pareto": lambda rng, mean, n: mean * 0.5 * (1 + rng.pareto(2.0, n)),
+    "uniform": lambda rng, mean, n: rng.uniform(0, 2 * mean, n),
+}
+
+
+def drawn(law: str, seed: int, counts: list[int]) -> Rewards:
+    rng = np.random.default_rng(seed)
+    means = 2.0 + np.arange(len(counts)) / len(counts)
+    return [LAWS[law](rng, mean, n) for mean, n in zip(means, counts, strict=True)]
+
+
+def learned(rewards: Rewards, zeros: int = 50) -> zib.mab.zi_adaptive.ArmState:
+    """Return the state after these non-zero rewards and as many zeros per arm, up to date."""
+    spec = ZIAdaptive()
+    bandit = zib.Bandit(spec, n_arms=len(rewards), seed=0)
+    for arm, values in enumerate(rewards):
+        both = np.concatenate([values, np.zeros(zeros)])
+        bandit.update_many([arm] * both.size, both)
+    state = type(bandit.state)(*(part.copy() for part in bandit.state))
+    _kernel.refresh_all(spec, state)
+    return state
+
+
+def likelihoods(rewards: Rewards) -> dict[int, float]:
+    """Log-likelihoods of the three families: a mean per arm, one scatter for all."""
+    free = sum(x.size - 1 for x in rewards)
+    logs = [np.log(x) for x in rewards]
+    sd = math.sqrt(sum(((x - x.mean()) ** 2).sum() for x in rewards) / free)
+    log_sd = math.sqrt(sum(((v - v.mean()) ** 2).sum() for v in logs) / free)
+    s = sum(x.size * (math.log(x.mean()) - v.mean()) for x, v in zip(rewards, logs)) / free
+    shape = (3 - s + math.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+    return {
+        za.GAUSSIAN: sum(stats.norm(x.mean(), sd).logpdf(x).sum() for x in rewards),
+        za.GAMMA: sum(stats.gamma(shape, scale=x.mean() / shape).logpdf(x).sum() for x in rewards),
+        za.LOGNORMAL: sum(
+            stats.lognorm(log_sd, scale=math.exp(v.mean())).logpdf(x).sum()
+            for x, v in zip(rewards, logs)
+        ),
+    }
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_family_has_the_largest_likelihood(law: str, seed: int) -> None:
+    rewards = drawn(law, seed, [8, 5, 30, 3])
+    state = learned([np.abs(x) for x in rewards])
+    wanted = likelihoods([np.abs(x) for x in rewards])
+    chosen = wanted[int(state.shared[za.FAMILY])]
+    # up to the terms that the pooled scatter (divisor: degrees of freedom) leaves in the exponent
+    assert chosen > max(wanted.values()) - 1e-6 * abs(chosen) - 1e-6
+
+
+def test_a_negative_reward_rules_out_positive_families_at_once() -> None:
+    bandit = zib.Bandit(n_arms=2, seed=0)
+    rng = np.random.default_rng(0)
+    bandit.update_many([0, 1] * 200, 3.0 * rng.lognormal(0, 1, 400))
+    assert bandit.state.shared[za.FAMILY] == za.LOGNORMAL
+    bandit.update(0, -1.0)
+    assert bandit.state.shared[za.FAMILY] == za.GAUSSIAN
+    bandit.revise(0, -1.0, 2.0)
+    assert bandit.state.shared[za.FAMILY] == za.LOGNORMAL
+
+
+def test_log_gamma() -> None:
+    for x in (1e-3, 0.3, 1.0, 2.5, 9.0, 1e3, 1e6):
+        assert za.log_gamma(x) == pytest.approx(float(special.gammaln(x)), rel=1e-10, abs=1e-10)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_how_far_arms_trust_each_others_scatter(alike: bool) -> None:
+    """The number of rewards maximises the likelihood of the arms' variances under an F law."""
+    rng = np.random.default_rng(4)
+    sds = np.full(30, 1.0) if alike else rng.uniform(0.2, 3.0, 30)
+    rewards = [rng.normal(0.0, sd, 25) for sd in sds]
+    state = learned(rewards)
+    assert state.shared[za.FAMILY] == za.GAUSSIAN
+    variances = np.array([x.var(ddof=1) for x in rewards])
+    grid = 3.0 * 4.0 ** np.arange(za.GRID)
+    ratio = variances / variances.mean()
+    found = grid[np.argmax([stats.f(24, d).logpdf(ratio).sum() for d in grid])]
+    assert state.shared[za.BORROWED] == found
+    assert (found > 100) == alike
+
+
+def test_the_prior_of_magnitudes_is_near_the_truth() -> None:
+    """400 arms, magnitudes N(5, 1): centre within 5 standard errors, spread within 40 %."""
+    rng = np.random.default_rng(5)
+    rewards = [rng.normal(mean, 0.8, 6) for mean in rng.normal(5.0, 1.0, 400)]
+    state = learned(rewards)
+    assert state.shared[CENTRE] == pytest.approx(5.0, abs=5 * math.sqrt(1.1 / 400))
+    assert state.shared[SPREAD] == pytest.approx(1.0, rel=0.4)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_in_the_end_every_arm_is_judged_by_its_average(law: str) -> None:
+    """Also where the family is wrong, and differently wrong in each arm."""
+    rng = np.random.default_rng(6)
+    powers = (0.8, 1.0, 1.3)
+    rewards = [np.abs(LAWS[law](rng, 2.0, 200_000)) ** power for power in powers]
+    state = learned(rewards)
+    for arm, values in enumerate(rewards):
+        place = state.cache[arm, za.PLACE]
+        if state.shared[za.FAMILY] != za.GAUSSIAN:
+            place = math.exp(place)
+        assert place == pytest.approx(values.mean(), rel=0.01)
+
+
+def test_the_lognormal_estimate_is_used_while_it_agrees_with_the_averages() -> None:
+    """Twelve rewards per arm with sd 1.5 of the logarithms: the mean square error of the log mean
+    is well below that of the log of the average (paired over 300 arms)."""
+    rng = np.random.default_rng(7)
+    rewards = [rng.lognormal(0.0, 1.5, 12) for _ in range(300)]
+    state = learned(rewards)
+    assert state.shared[za.FAMILY] == za.LOGNORMAL
+    truth = 0.5 * 1.5**2
+    ours = np.array([za._place(state, arm)[0] for arm in range(300)]) - truth
+    plain = np.array([math.log(x.mean()) for x in rewards]) - truth
+    assert (ours**2).mean() < 0.7 * (plain**2).mean()
+
+
+def test_merging_workers_is_as_if_one_had_seen_all() -> None:
+    rng = np.random.default_rng(8)
+    values = np.where(rng.random(600) < 0.3, rng.lognormal(1.0, 1.0, 600), 0.0)
+    values[5] = -2.0
+    whole, first, second = (zib.Bandit(arms=["a", "b"], seed=0) for _ in range(3))
+    for bandit, part in (
+        (whole, slice(None)),
+        (first, slice(0, 600, 2)),
+        (second, slice(1, 600, 2)),
+    ):
+        bandit.update_many(["a" if i % 3 else "b" for i in range(600)][part], values[part])
+    first.merge(second)
+    sums = slice(0, za.N_SUMS)
+    assert np.allclose(first.state.cache[:, sums], whole.state.cache[:, sums], rtol=1e-12)
+    assert first.pulls == whole.pulls
+    for arm in ("a", "b"):
+        assert first.means()[arm].reward == pytest.approx(whole.means()[arm].reward)
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        [0.0] * 40,
+        [3.0] * 40,
+        [0.0, 3.0] * 20,
+        [3.0, 4.0] * 20,
+        [-1.0, 0.0] * 20,
+        [1e-100, 1e100] * 20,
+    ],
+)
+def test_degenerate_rewards(rewards: list[float]) -> None:
+    bandit = zib.Bandit(n_arms=3, seed=0)
+    for reward in rewards:
+        bandit.update(bandit.select(), reward)
+    assert not np.isnan(list(bandit.indices().values())).any()
+
+
+def test_forgetting_is_refused_with_a_hint() -> None:
+    with pytest.raises(zib.InvalidParameterError, match="`spec` must be a policy whose statistics"):
+        zib.mab.Discounted(ZIAdaptive(), half_life=100)
