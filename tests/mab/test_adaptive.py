@@ -11,8 +11,9 @@ from scipy import special, stats
 import zib
 from zib import _kernel
 from zib.mab import ZIAdaptive
-from zib.mab import zi_adaptive as za
+from zib.mab import adaptive_model as za
 from zib.mab.learned_prior import CENTRE, SPREAD
+from zib.stats.arms import ArmState
 
 Rewards = list[np.ndarray]
 LAWS = {
@@ -30,7 +31,7 @@ def drawn(law: str, seed: int, counts: list[int]) -> Rewards:
     return [LAWS[law](rng, mean, n) for mean, n in zip(means, counts, strict=True)]
 
 
-def learned(rewards: Rewards, zeros: int = 50) -> zib.mab.zi_adaptive.ArmState:
+def learned(rewards: Rewards, zeros: int = 50) -> ArmState:
     """Return the state after these non-zero rewards and as many zeros per arm, up to date."""
     spec = ZIAdaptive()
     bandit = zib.Bandit(spec, n_arms=len(rewards), seed=0)

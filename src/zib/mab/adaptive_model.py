@@ -1,0 +1,326 @@
+"""What `ZIAdaptive` learns: from an arm on its own, and from all arms together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from zib._kernel import jitable
+from zib.mab.families import N_SHARED
+from zib.mab.learned_prior import (
+    CENTRE,
+    FEWEST_PAID,
+    MOST_PAID,
+    N_PRIOR,
+    NEXT_FIT,
+    SPREAD,
+    fit_probabilities,
+    next_fit,
+)
+from zib.stats.arms import FIRST_FREE
+
+UNDECIDED, GAUSSIAN, GAMMA, LOGNORMAL = range(4)
+
+# columns of `cache`: sums over the rewards of an arm, ...
+LOG_TOTAL, LOG_SQUARES, NEGATIVE = 0, 1, 2
+N_SUMS = 3
+# ... and its posterior: of the magnitude (Gaussian) or its logarithm
+PLACE, WIDTH, FREEDOM = 3, 4, 5
+N_CACHE = 6
+# entries of `shared`: the family, the variance pooled over arms on its scale, the pooled squared
+# coefficient of variation, how many rewards the pooled variance counts for, and the gap between
+# average and log-normal mean over all arms
+_FIRST = FIRST_FREE + N_SHARED + N_PRIOR
+N_MODEL = 6
+FAMILY, POOLED, POOLED_CV, BORROWED, GAP, GAP_SPREAD = range(_FIRST, _FIRST + N_MODEL)
+
+LEAST_GAP = 0.02**2  # variance of the gap, at least
+FEWEST_FREE = 3.0  # below this many degrees of freedom arms are taken together
+GRID = 10  # candidates 3, 12, 48, ... for `BORROWED`
+CERTAIN = 1000.0  # degrees of freedom from which a variance is taken as known
+TWO_PI = 6.283185307179586
+
+
+# ----------------------------------------------------------------------------- an arm on its own
+
+
+@jitable
+def _log_spread(state: Any, arm: int) -> float:
+    """Return the centred sum of squares of the logarithms of an arm's rewards."""
+    squares = state.cache[arm, LOG_SQUARES]
+    total = state.cache[arm, LOG_TOTAL]
+    out = squares - total * total / state.nonzero[arm]
+    return out if out > 1e-12 * squares else 0.0
+
+
+@jitable
+def _shrunk(spread: float, pooled: float, count: float, borrowed: float) -> float:
+    """Return the variance of one reward: the arm's own, and the pooled one for `borrowed` more."""
+    return (spread + borrowed * pooled) / (count - 1.0 + borrowed)
+
+
+@jitable
+def _relative_variance(state: Any, arm: int) -> float:
+    """Return the squared coefficient of variation of one reward."""
+    count = state.nonzero[arm]
+    mean = state.total[arm] / count
+    own = state.spread[arm] / (mean * mean)
+    return _shrunk(own, state.shared[POOLED_CV], count, state.shared[BORROWED])
+
+
+@jitable
+def _lognormal_place(state: Any, arm: int) -> tuple[float, float, float, float]:
+    """Return the log of the mean by the log-normal law, its variance, the gap to that of the
+    average, and the variance of the gap.
+
+    The estimate is efficient, so the variance of the gap is the difference of the two variances.
+    That of the average is what the law says or what is seen, whichever is larger: samples of a
+    skewed law look tamer than it is. For the same reason the logarithm of an average is too small.
+    """
+    count = state.nonzero[arm]
+    borrowed = state.shared[BORROWED]
+    v = _shrunk(_log_spread(state, arm), state.shared[POOLED], count, borrowed)
+    place = state.cache[arm, LOG_TOTAL] / count + 0.5 * v
+    variance = v / count + 0.5 * v * v / (count - 1.0 + borrowed)
+    of_average = max(_relative_variance(state, arm), math.exp(min(v, 50.0)) - 1.0) / count
+    gap = math.log(state.total[arm] / count) + 0.5 * of_average - place
+    of_gap = max(of_average - variance, 0.1 * variance)
+    return place, variance, gap, of_gap
+
+
+@jitable
+def _place(state: Any, arm: int) -> tuple[float, float]:
+    """Return what the arm's own rewards say: magnitude (or its logarithm) and variance of that."""
+    count = state.nonzero[arm]
+    mean = state.total[arm] / count
+    if state.shared[FAMILY] == GAUSSIAN:
+        own = _shrunk(state.spread[arm], state.shared[POOLED], count, state.shared[BORROWED])
+        return mean, own / count
+    if state.shared[FAMILY] == GAMMA:
+        return math.log(mean), _relative_variance(state, arm) / count
+    place, variance, gap, of_gap = _lognormal_place(state, arm)
+    between = max(state.shared[GAP_SPREAD], LEAST_GAP)
+    share = between / (between + of_gap)
+    return (
+        place + share * gap + (1.0 - share) * state.shared[GAP],
+        variance + share * of_gap,
+    )
+
+
+@jitable
+def posterior(state: Any, arm: int) -> None:
+    """Put together what the arm and what all arms say."""
+    place = state.shared[CENTRE]
+    variance = state.shared[SPREAD]
+    freedom = CERTAIN
+    if state.nonzero[arm] > 0.0:
+        own, noise = _place(state, arm)
+        share = variance / (variance + noise) if variance + noise > 0.0 else 1.0
+        place = share * own + (1.0 - share) * place
+        variance = share * noise
+        freedom = state.nonzero[arm] - 1.0 + state.shared[BORROWED]
+    state.cache[arm, PLACE] = place
+    state.cache[arm, WIDTH] = math.sqrt(variance)
+    state.cache[arm, FREEDOM] = freedom
+
+
+# ------------------------------------------------------------------------------ all arms together
+
+
+@jitable
+def log_gamma(x: float) -> float:
+    """Return the logarithm of the gamma function for x > 0."""
+    shift = 1.0
+    while x < 8.0:
+        shift *= x
+        x += 1.0
+    f = 1.0 / (x * x)
+    series = (1.0 / 12 - f * (1.0 / 360 - f * (1.0 / 1260 - f / 1680))) / x
+    return (x - 0.5) * math.log(x) - x + 0.5 * math.log(TWO_PI) + series - math.log(shift)
+
+
+@jitable
+def _choose_family(state: Any, paid: float) -> int:
+    """Return the family with the largest likelihood; keep the variances pooled over arms.
+
+    Every arm has a mean of its own, all have one scatter. Where hardly any arm has paid twice,
+    arms are taken together: that overstates the scatter, which is the safe side.
+    """
+    free = 0.0
+    total = 0.0
+    negative = 0.0
+    for k in range(state.pulls.size):
+        total += state.total[k]
+        negative += state.cache[k, NEGATIVE]
+        if state.nonzero[k] > 1.0:
+            free += state.nonzero[k] - 1.0
+    apart = free < FEWEST_FREE
+    if apart:
+        free = paid - 1.0
+    grand = total / paid
+    positive = negative == 0.0
+    logs = 0.0
+    log_means = 0.0
+    spread = 0.0
+    relative = 0.0
+    log_spread = 0.0
+    for k in range(state.pulls.size):
+        count = state.nonzero[k]
+        if count > 0.0:
+            mean = state.total[k] / count
+            centre = grand if apart else mean
+            own = state.spread[k] + count * (mean - centre) * (mean - centre)
+            spread += own
+            if positive:
+                relative += own / (centre * centre)
+                logs += state.cache[k, LOG_TOTAL]
+                log_means += count * math.log(centre)
+                log_spread += _log_spread(state, k)
+    if positive and apart:
+        for k in range(state.pulls.size):
+            count = state.nonzero[k]
+            if count > 0.0:
+                log_spread += count * (state.cache[k, LOG_TOTAL] / count - logs / paid) ** 2
+    state.shared[POOLED] = spread / free
+    if not positive or spread <= 0.0 or log_spread <= 0.0:
+        return GAUSSIAN
+    state.shared[POOLED_CV] = relative / free
+    log_variance = log_spread / free
+    gaussian = -0.5 * paid * math.log(TWO_PI * spread / free) - 0.5 * free
+    lognormal = -0.5 * paid * math.log(TWO_PI * log_variance) - 0.5 * free - logs
+    s = max((log_means - logs) / free, 1e-9)
+    shape = (3.0 - s + math.sqrt((s - 3.0) * (s - 3.0) + 24.0 * s)) / (12.0 * s)
+    gamma = paid * (shape * math.log(shape) - log_gamma(shape) - shape)
+    gamma += (shape - 1.0) * logs - shape * log_means
+    if lognormal > max(gaussian, gamma):
+        state.shared[POOLED] = log_variance
+        return LOGNORMAL
+    return GAMMA if gamma > gaussian else GAUSSIAN
+
+
+@jitable
+def _own_spread(state: Any, arm: int) -> float:
+    """Return the centred sum of squares of an arm on the scale of the family."""
+    if state.shared[FAMILY] == LOGNORMAL:
+        return _log_spread(state, arm)
+    if state.shared[FAMILY] == GAMMA:
+        mean = state.total[arm] / state.nonzero[arm]
+        return float(state.spread[arm] / (mean * mean))
+    return float(state.spread[arm])
+
+
+@jitable
+def _fit_scatter(state: Any) -> None:
+    """Choose how many rewards the pooled variance counts for: the likelihood of an F law.
+
+    Arms of the same scatter lead to a large number, arms that differ to a small one.
+    """
+    state.shared[BORROWED] = FEWEST_FREE
+    pooled = state.shared[POOLED_CV] if state.shared[FAMILY] == GAMMA else state.shared[POOLED]
+    if pooled <= 0.0:
+        return
+    best = -np.inf
+    borrowed = 3.0
+    for _ in range(GRID):
+        at = log_gamma(0.5 * borrowed)
+        likelihood = 0.0
+        for k in range(state.pulls.size):
+            count = state.nonzero[k]
+            if count > 1.0:
+                free = count - 1.0
+                ratio = max(_own_spread(state, k) / pooled, 1e-9) / borrowed
+                likelihood += log_gamma(0.5 * (free + borrowed)) - at
+                likelihood += 0.5 * free * math.log(ratio)
+                likelihood -= 0.5 * (free + borrowed) * math.log(1.0 + ratio)
+        if likelihood > best:
+            best = likelihood
+            state.shared[BORROWED] = borrowed
+        borrowed *= 4.0
+
+
+@jitable
+def _fit_gap(state: Any) -> None:
+    """Learn the law of the gaps by the moments of DerSimonian and Laird."""
+    weights = 0.0
+    squares = 0.0
+    total = 0.0
+    arms = 0.0
+    for k in range(state.pulls.size):
+        if state.nonzero[k] >= FEWEST_PAID:
+            _, _, gap, of_gap = _lognormal_place(state, k)
+            if of_gap > 0.0:
+                weights += 1.0 / of_gap
+                squares += 1.0 / (of_gap * of_gap)
+                total += gap / of_gap
+                arms += 1.0
+    state.shared[GAP] = 0.0
+    state.shared[GAP_SPREAD] = 0.0
+    if arms == 0.0:
+        return
+    centre = total / weights
+    state.shared[GAP] = centre
+    excess = 1.0 - arms
+    for k in range(state.pulls.size):
+        if state.nonzero[k] >= FEWEST_PAID:
+            _, _, gap, of_gap = _lognormal_place(state, k)
+            if of_gap > 0.0:
+                excess += (gap - centre) * (gap - centre) / of_gap
+    rest = weights - squares / weights
+    if rest > 0.0:
+        state.shared[GAP_SPREAD] = max(excess / rest, 0.0)
+
+
+@jitable
+def _fit_magnitudes(state: Any, steps: int) -> None:
+    """Learn the normal prior of the arms' magnitudes (or logarithms) by EM steps."""
+    centre = state.shared[CENTRE]
+    spread = state.shared[SPREAD]
+    noise_of_one = 0.0
+    for step in range(steps):
+        total = 0.0
+        squares = 0.0
+        arms = 0.0
+        noise_of_one = 0.0
+        for k in range(state.pulls.size):
+            if state.nonzero[k] > 0.0:
+                place, noise = _place(state, k)
+                share = 1.0
+                if step > 0 or spread > 0.0:
+                    share = spread / (spread + noise) if spread + noise > 0.0 else 1.0
+                guess = share * place + (1.0 - share) * centre
+                total += guess
+                squares += guess * guess + share * noise
+                noise_of_one += noise * state.nonzero[k]
+                arms += 1.0
+        centre = total / arms
+        spread = max(squares / arms - centre * centre, 0.0)
+        noise_of_one /= arms
+    state.shared[CENTRE] = centre
+    # at least as much doubt as `MOST_PAID` rewards leave
+    state.shared[SPREAD] = max(spread, noise_of_one / MOST_PAID)
+
+
+@jitable
+def learn_from_all(state: Any, steps: int) -> None:
+    """Answer the three questions from the statistics of all arms."""
+    state.shared[NEXT_FIT] = next_fit(state)
+    paid = 0.0
+    for k in range(state.pulls.size):
+        paid += state.nonzero[k]
+    if paid < FEWEST_PAID:
+        state.shared[FAMILY] = UNDECIDED
+        return
+    fit_probabilities(state, steps)
+    family = _choose_family(state, paid)
+    if family != state.shared[FAMILY]:  # the prior was on another scale
+        state.shared[FAMILY] = family
+        state.shared[CENTRE] = 0.0
+        state.shared[SPREAD] = 0.0
+    _fit_scatter(state)
+    if family == LOGNORMAL:
+        _fit_gap(state)
+    _fit_magnitudes(state, steps)
+    for k in range(state.pulls.size):
+        posterior(state, k)
