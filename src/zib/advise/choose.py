@@ -109,6 +109,10 @@ def choose(
         "ZITS", {"sigma": rounded(sigma.value / unit)}, True,
         "samples how often and how much separately; sigma is the standard deviation",
     )  # fmt: skip
+    knobless = Choice(
+        "ZIAdaptive", {}, False,
+        "learns the family, the scatter and how alike arms are from the rewards; told nothing",
+    )  # fmt: skip
     if whole.nonzero == whole.rows:
         return _no_zeros(law, sampling, heavy, parameters, unit)
     if law.tail.finite_variance == "no":
@@ -119,7 +123,7 @@ def choose(
         others = [sampling.because("works while no giant reward arrives; no guarantee")]
         if law.best is not None and law.best.name in ("Student t", "Laplace"):
             others.insert(0, _stable(law, unit))
-        return Choices(heavy, tuple(others), unit, tuple(parameters), tuple(reasons))
+        return Choices(heavy, (knobless, *others), unit, tuple(parameters), tuple(reasons))
     reasons.insert(0, _why_finite(law))
     main = sampling
     if law.best is not None and law.best.name == "exponential":
@@ -135,7 +139,7 @@ def choose(
         "draws with the variance of the mean itself, outside the theorem; often earns more",
     )  # fmt: skip
     others = [bold if main is sampling else sampling, guarded]
-    return Choices(main, tuple(others), unit, tuple(parameters), tuple(reasons))
+    return Choices(main, (knobless, *others), unit, tuple(parameters), tuple(reasons))
 
 
 def _why_finite(law: LawReport) -> str:
