@@ -22,9 +22,21 @@ OURS: dict[str, dict[str, Any]] = {
         "zib ZITS": zib.mab.ZITS(horizon=scene.HORIZON, sigma=scene.SIGMA),
         "zib NormalTS": zib.mab.NormalTS(sigma=scene.SIGMA),
     },
+    # what no peer has; the last is what a Bandit plays that was given no policy
+    "limit": {
+        "zib ZIKLUCB": zib.mab.ZIKLUCB(sigma=scene.SIGMA),
+        "zib ZIIMED": zib.mab.ZIIMED(sigma=scene.SIGMA),
+        "zib ZIPosterior": zib.mab.ZIPosterior(sigma=scene.SIGMA),
+        "zib ZIPosterior learned": zib.mab.ZIPosterior(prior="learned"),
+        "zib ZIAdaptive": zib.mab.ZIAdaptive(),
+    },
 }
-TARGET = {"ucb": 6.0, "ts": 20.0}
-WHAT = {"ucb": "select + update, UCB kind", "ts": "select + update, TS kind"}
+TARGET = {"ucb": 6.0, "ts": 20.0, "limit": 25.0}
+WHAT = {
+    "ucb": "select + update, UCB kind",
+    "ts": "select + update, TS kind",
+    "limit": "select + update, beyond the paper",
+}
 
 
 def player(

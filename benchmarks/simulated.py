@@ -18,13 +18,18 @@ ZIUCB_KL = zib.mab.ZIUCB(horizon=scene.HORIZON, sigma=scene.SIGMA)
 ZITS = zib.mab.ZITS(horizon=scene.HORIZON, sigma=scene.SIGMA)
 NORMAL_TS = zib.mab.NormalTS(sigma=scene.SIGMA)
 
-# kind, spec, target in ns; the last two are what the peers play, for a comparison of like and like
+# kind, spec, target in ns; UCB1 and NormalTS are what the peers play, to compare like with like
 OURS: dict[str, tuple[str, Any, float | None]] = {
     "zib ZIUCB hoeffding": ("ucb", ZIUCB, 60.0),
     "zib ZIUCB": ("ucb", ZIUCB_KL, 60.0),
     "zib ZITS": ("ts", ZITS, 1200.0),
     "zib UCB1": ("ucb", zib.mab.UCB1(), None),
     "zib NormalTS": ("ts", NORMAL_TS, None),
+    "zib ZIKLUCB": ("limit", zib.mab.ZIKLUCB(sigma=scene.SIGMA), 1500.0),
+    "zib ZIIMED": ("limit", zib.mab.ZIIMED(sigma=scene.SIGMA), 1000.0),
+    "zib ZIPosterior": ("limit", zib.mab.ZIPosterior(sigma=scene.SIGMA), 1000.0),
+    "zib ZIPosterior learned": ("limit", zib.mab.ZIPosterior(prior="learned"), 1000.0),
+    "zib ZIAdaptive": ("limit", zib.mab.ZIAdaptive(), 1000.0),
 }
 TIMES_PEERS = 50.0
 WITHIN_BARE = 2.0

@@ -241,6 +241,16 @@ NATIVE = {
     "laplace ts narrow": contextual.LaplaceTS(
         sigma=0.5, link=contextual.Probit(), scale=0.5, memory=M
     ),
+    "laplace ts learned": contextual.LaplaceTS(prior="learned", memory=M),
+    "laplace ts learned log": contextual.LaplaceTS(
+        sigma=1.0,
+        link="cloglog",
+        magnitude=contextual.LeastSquares(link="log"),
+        bound=2.0,
+        ridge=0.3,
+        prior="learned",
+        memory=M,
+    ),
     "naive ucb": contextual.Naive(horizon=T, sigma=1.0),
     "naive ts": contextual.Naive(horizon=T, sigma=None, kind="ts", radius="full"),
     "integrated ucb": contextual.Integrated(horizon=T, sigma=1.0, memory=M),

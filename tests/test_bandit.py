@@ -125,7 +125,7 @@ def test_indices_preview_the_next_decision(name) -> None:
         best = [a for a, s in scores.items() if s == max(scores.values())]
         arm = bandit.select()
         assert arm in best
-        bandit.update(arm, 0.0 if t % 3 else 1.5)
+        bandit.update(arm, 0.0 if t % 3 else 1.0)
 
 
 def test_zero_moves_the_occurrence_part_only() -> None:

@@ -43,6 +43,11 @@ class Spec:
         """The rewards this policy is meant for; the online object refuses others."""
         return (-math.inf, math.inf)
 
+    @property
+    def reward_values(self) -> tuple[float, ...] | None:
+        """All rewards there are, ascending; None: any within `reward_range`."""
+        return None
+
     def _replace(self, **changes: Any) -> Any:
         return type(self)(**{**self.parameters(), **changes})
 

@@ -48,6 +48,8 @@ class RewardDoor:
     _inflated: float
     _low: float
     _high: float
+    _values: NDArray[np.float64] | None = None  # where only these rewards are allowed
+    _known: frozenset[float] = frozenset()  # the same, to look one up fast
     _warn_after: float
     _horizon_hint = ""
 
@@ -55,12 +57,29 @@ class RewardDoor:
         value = (
             float(reward) if type(reward) in _PLAIN_NUMBERS else _validate.real("reward", reward)
         ) - self._inflated
+        if self._values is not None:
+            if value in self._known or self._listed(np.array([value]))[0]:
+                return value
+            there = ", ".join(f"{v + self._inflated:.15g}" for v in self._values)
+            raise InvalidParameterError(
+                f"`reward` must be one of the policy's `values`, {there}; got {reward!r}"
+            )
         if self._low <= value <= self._high:
             return value
         low, high = self._low + self._inflated, self._high + self._inflated
         raise InvalidParameterError(
             f"`reward` must be a finite number in [{low:g}, {high:g}]; got {reward!r}"
         )
+
+    def _listed(self, rewards: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which rewards are among those there are, but for rounding errors."""
+        values = self._values
+        assert values is not None
+        above = np.searchsorted(values, rewards).clip(1, values.size - 1)
+        off = np.minimum(np.abs(rewards - values[above - 1]), np.abs(rewards - values[above]))
+        # subtracting the inflated value rounds; what is not a number is not close to one
+        close: NDArray[np.bool_] = off <= 1e-12 * (np.abs(values).max() + abs(self._inflated))
+        return close
 
     def _warn_horizon(self) -> None:
         warnings.warn(
@@ -143,6 +162,9 @@ class Bandit(RewardDoor):
         low, high = getattr(spec, "reward_range", (-np.inf, np.inf))
         self._low = max(low, -LARGEST_REWARD)
         self._high = min(high, LARGEST_REWARD)
+        listed = getattr(spec, "reward_values", None)
+        self._values = None if listed is None else np.array(listed)
+        self._known = frozenset(listed or ())
         self._rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
         horizon = getattr(spec, "horizon", None)
         self._warn_after = float("inf") if horizon is None else float(horizon)
@@ -283,6 +305,8 @@ class Bandit(RewardDoor):
             )
         values = given.astype(np.float64) - self._inflated
         outside = ~((self._low <= values) & (values <= self._high))
+        if self._values is not None:
+            outside = ~self._listed(values)
         if outside.any():
             self._reward(given[np.argmax(outside)].item())  # raises and names the first one
         _entry.update_block.for_spec(self._spec)(self._pin, positions, values)

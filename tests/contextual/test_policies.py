@@ -40,6 +40,8 @@ SPECS = [
     JointUCB(sigma=0.5, link="log", bound=2.0, memory=M),
     LaplaceTS(link="cauchit", memory=M),
     LaplaceTS(link="cloglog", sigma=0.5, memory=M),
+    LaplaceTS(prior="learned", memory=M),
+    LaplaceTS(prior="learned", link="probit", sigma=0.5, ridge=0.1, bound=1.5, memory=M),
 ]
 
 

@@ -10,7 +10,7 @@ from scipy import special, stats
 
 import zib
 from zib import _kernel
-from zib.mab import ZIAdaptive
+from zib.mab import ZIAdaptive, zi_adaptive
 from zib.mab import adaptive_model as za
 from zib.mab.learned_prior import CENTRE, SPREAD
 from zib.stats.arms import ArmState
@@ -180,3 +180,21 @@ def test_degenerate_rewards(rewards: list[float]) -> None:
 def test_forgetting_is_refused_with_a_hint() -> None:
     with pytest.raises(zib.InvalidParameterError, match="`spec` must be a policy whose statistics"):
         zib.mab.Discounted(ZIAdaptive(), half_life=100)
+
+
+def test_an_arm_that_never_paid_may_pay_far_more() -> None:
+    """P(factor > x) = 1/(4x²) for x ≥ 1; binomial tests at level 1e-6 each."""
+    rng = np.random.default_rng(9)
+    factors = np.array([zi_adaptive._surprise(rng) for _ in range(40_000)])
+    assert factors.min() == 1.0
+    for x in (1.0, 2.0, 5.0):
+        seen = int((factors > x).sum())
+        assert stats.binomtest(seen, 40_000, 0.25 / x**2).pvalue > 1e-6
+
+
+def test_a_rare_jackpot_is_found() -> None:
+    """The best arm pays one time in fifty and sixty times as much as the others."""
+    env = zib.env.GaussianMAB(means=[1.0] * 9 + [60.0], probs=[0.5] * 9 + [0.02], sigma=0.1)
+    result = zib.simulate([ZIAdaptive()], env, horizon=60_000, replications=20, progress=False)
+    found = result.pulls[0, :, 9] > 30_000
+    assert found.sum() >= 10  # about four in five are; fewer than half has probability < 1e-3

@@ -277,8 +277,43 @@ def test_arms_come_and_go() -> None:
     assert after["c"] < before["c"]  # nobody has paid more than 5 any more
     with pytest.raises(zib.InvalidParameterError, match="`merge` needs statistics that are sums"):
         bandit.merge(bandit)
-    with pytest.raises(zib.InvalidParameterError, match="`reward` must be a finite number"):
-        zib.Bandit(mab.OutcomesKLUCB(values=(1.0,)), n_arms=2, seed=1).update(0, 2.0)
+
+
+@pytest.mark.parametrize("kind", [mab.OutcomesKLUCB, mab.OutcomesPosterior])
+@pytest.mark.parametrize("reward", [2.0, 1.0 + 1e-9, -0.5, 1e3, math.nan, math.inf])
+def test_only_listed_rewards_are_learned(kind, reward: float) -> None:
+    bandit = zib.Bandit(kind(values=(0.1, 1.0, -15.0)), n_arms=2, seed=1)
+    words = r"`reward` must be (one of the policy's `values`, -15, 0, 0\.1, 1; got |a finite)"
+    for learn in (
+        lambda: bandit.update(0, reward),
+        lambda: bandit.update_many([0, 1], [1.0, reward]),
+    ):
+        with pytest.raises(zib.InvalidParameterError, match=words):
+            learn()
+    assert sum(bandit.pulls.values()) == 0
+    for allowed in (0, 0.0, -0.0, 0.1, 1, np.float64(-15.0), True):
+        bandit.update(0, allowed)
+    bandit.update_many([0, 1, 1, 1], [0.1, 1.0, -15.0, 0.0])
+    assert bandit.pulls == {0: 8, 1: 3}
+
+
+def test_listed_rewards_are_counted_from_the_inflated_value() -> None:
+    bandit = zib.Bandit(mab.OutcomesKLUCB(values=(0.3, 7.0)), n_arms=2, seed=1, inflated=1.1)
+    for reward in (1.1, 1.4, 8.1):  # 1.4 - 1.1 is not 0.3 in binary
+        bandit.update(0, reward)
+    bandit.update_many([1, 1], [1.4, 8.1])
+    assert 1.4 - 1.1 != 0.3
+    assert bandit.state.nonzero.tolist() == [2.0, 2.0]
+    with pytest.raises(zib.InvalidParameterError, match=r"`values`, 1\.1, 1\.4, 8\.1; got 0\.3"):
+        bandit.update(0, 0.3)
+
+
+def test_a_reloaded_bandit_refuses_other_rewards_too() -> None:
+    spec = mab.OutcomesKLUCB(values=(1.0, 5.0))
+    bandit = zib.Bandit.loads(zib.Bandit(spec, n_arms=2, seed=1).dumps())
+    bandit.update(0, 5.0)
+    with pytest.raises(zib.InvalidParameterError, match="one of the policy's `values`"):
+        bandit.update(0, 4.0)
 
 
 @pytest.mark.parametrize("kind", [mab.OutcomesKLUCB, mab.OutcomesPosterior])

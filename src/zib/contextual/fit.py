@@ -414,6 +414,27 @@ def _learn_ridge(estimator: Any, model: Any, x: Any, y: float) -> None:
             _shrink(coef, 0, coef.size, bound)
 
 
+@borrowing
+def _settle_ridge(estimator: Any, model: Any) -> None:
+    gram, coef, bound = model.curvature, model.coef, model.meta[BOUND]
+    multiply(gram.inverse, model.target, coef)
+    if dot(coef, coef) > bound * bound and cholesky(gram.matrix, gram.factor):
+        _solve_in_ball(gram.matrix, gram.factor, model.target, bound, coef, model.scratch[0])
+
+
+def settle(estimator: Any, model: Any) -> None:
+    """Solve exactly for the estimate, after the ridge of a model has changed."""
+    if isinstance(estimator, Ridge):
+        _settle_ridge(estimator, model)
+    else:
+        refit(estimator, model)
+
+
+@overload(settle, strict=False, jit_options=CALLED)
+def _settle(estimator, model):  # type: ignore[no-untyped-def]
+    return _settle_ridge if getattr(estimator, "instance_class", object) is Ridge else refit
+
+
 # ---------------------------------------------------------------------------------- Huber's tuning
 
 

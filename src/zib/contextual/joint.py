@@ -9,12 +9,16 @@ draws the coefficients from the matching Gaussian posterior.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from zib import _validate as check
 from zib._kernel import borrowing
-from zib.contextual.estimators import BERNOULLI, GLM, resolve_magnitude
+from zib.contextual.estimators import BERNOULLI, GLM, MedianOfMeans, resolve_magnitude
 from zib.contextual.fit import MEMORY, learn, new_model
+from zib.contextual.learned_ridge import Scale, learn_scale, new_scale
 from zib.contextual.link import derivative, value
 from zib.contextual.links import resolve_link
 from zib.contextual.parts import (
@@ -41,6 +45,7 @@ from zib.contextual.policy import (
 from zib.stats.design import draw_normal, linear_forms
 
 LARGEST = 1e100  # beyond it products overflow; no reward is larger
+LEARNED = 1
 
 
 class _Fields(NamedTuple):
@@ -53,31 +58,20 @@ class _Fields(NamedTuple):
     memory: int
 
 
-class _JointPolicy(ContextualSpec, _Fields):
-    __slots__ = ()
+class _LaplaceFields(NamedTuple):
+    sigma: float
+    link: Any
+    magnitude: Any
+    ridge: float
+    bound: float
+    scale: float
+    memory: int
+    prior: int
 
-    def __new__(
-        cls,
-        *,
-        sigma: float | None = None,
-        link: Any = "logit",
-        magnitude: Any = "ridge",
-        ridge: float = 1.0,
-        bound: float | None = None,
-        scale: float = 1.0,
-        memory: int = MEMORY,
-    ) -> Any:
-        """Check everything."""
-        return super().__new__(
-            cls,
-            check_sigma(sigma),
-            resolve_link(link),
-            resolve_magnitude(magnitude),
-            check_ridge(ridge),
-            check_bound(bound),
-            check.real("scale", scale, low=0),
-            check_memory(memory),
-        )
+
+class _JointPolicy(ContextualSpec):
+    __slots__ = ()
+    bound: float
 
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this spec."""
@@ -86,7 +80,27 @@ class _JointPolicy(ContextualSpec, _Fields):
         return out
 
 
-class JointUCB(_JointPolicy):
+def _checked(
+    sigma: object,
+    link: Any,
+    magnitude: Any,
+    ridge: object,
+    bound: object,
+    scale: object,
+    memory: object,
+) -> _Fields:
+    return _Fields(
+        check_sigma(sigma),
+        resolve_link(link),
+        resolve_magnitude(magnitude),
+        check_ridge(ridge),
+        check_bound(bound),
+        check.real("scale", scale, low=0),
+        check_memory(memory),
+    )
+
+
+class JointUCB(_JointPolicy, _Fields):
     """UCB on the mean reward itself, with the joint uncertainty of both parts.
 
     Parameters
@@ -123,8 +137,22 @@ class JointUCB(_JointPolicy):
     __slots__ = ()
     default_label = "Joint-UCB"
 
+    def __new__(
+        cls,
+        *,
+        sigma: float | None = None,
+        link: Any = "logit",
+        magnitude: Any = "ridge",
+        ridge: float = 1.0,
+        bound: float | None = None,
+        scale: float = 1.0,
+        memory: int = MEMORY,
+    ) -> JointUCB:
+        """Check everything."""
+        return super().__new__(cls, *_checked(sigma, link, magnitude, ridge, bound, scale, memory))
 
-class LaplaceTS(_JointPolicy):
+
+class LaplaceTS(_JointPolicy, _LaplaceFields):
     """Thompson sampling from the Gaussian approximation of the posterior of both parts.
 
     Parameters
@@ -133,11 +161,21 @@ class LaplaceTS(_JointPolicy):
         As for `JointUCB`.
     scale
         Factor of the posterior's standard deviations.
+    prior
+        ``"fixed"``: `ridge` is the prior precision of all coefficients. ``"learned"``: only to
+        begin with; the precision of either model is then learned from the data (empirical Bayes).
+        Not with the median of means.
 
     Notes
     -----
     θ̃ ~ N(θ̂, I⁻¹) with the Fisher information I at the penalised maximum likelihood estimate,
     β̃ ~ N(β̂, σ²V⁻¹); the action with the largest h(w'θ̃)·g(z'β̃) is played.
+
+    A learned precision maximises the marginal likelihood (MacKay's fixed point γ/‖c‖², with γ the
+    number of coefficients that the data determine), under a weak prior around `ridge` worth one
+    coefficient; with d coefficients it is at most (1 + d)·ridge. It is fitted when the number of
+    observations has grown by a quarter. Features that never vary, such as a column of ones, keep
+    `ridge`. It pays where features are many and matter little.
 
     Examples
     --------
@@ -146,7 +184,45 @@ class LaplaceTS(_JointPolicy):
     """
 
     __slots__ = ()
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"prior": ("fixed", "learned")}
     default_label = "Laplace-TS"
+
+    def __new__(
+        cls,
+        *,
+        sigma: float | None = None,
+        link: Any = "logit",
+        magnitude: Any = "ridge",
+        ridge: float = 1.0,
+        bound: float | None = None,
+        scale: float = 1.0,
+        memory: int = MEMORY,
+        prior: str = "fixed",
+    ) -> LaplaceTS:
+        """Check everything."""
+        fields = _checked(sigma, link, magnitude, ridge, bound, scale, memory)
+        learns = check.choice("prior", prior, cls.choices["prior"])
+        if learns == LEARNED and isinstance(fields.magnitude, MedianOfMeans):
+            raise check.InvalidParameterError(
+                "`prior`='learned' needs a model with one posterior; got "
+                "magnitude='median_of_means'"
+            )
+        return super().__new__(cls, *fields, learns)
+
+    @property
+    def label(self) -> str:
+        """A short name for figures and tables."""
+        return f"{self.default_label} learned" if self.prior == LEARNED else self.default_label
+
+
+class LaplaceParts(NamedTuple):
+    """`Parts`, and the scales of both priors."""
+
+    occurrence: Any
+    magnitude: Any
+    clock: NDArray[np.float64]
+    occurrence_scale: Scale
+    magnitude_scale: Scale
 
 
 def _init(spec: Any, d: int, q: int) -> Parts:
@@ -166,12 +242,40 @@ def _init(spec: Any, d: int, q: int) -> Parts:
     )
 
 
+def _init_laplace(spec: LaplaceTS, d: int, q: int) -> LaplaceParts:
+    learns = spec.prior == LEARNED
+    return LaplaceParts(
+        *_init(spec, d, q),
+        new_scale(q if learns else 0, spec.ridge),
+        new_scale(d if learns else 0, spec.ridge),
+    )
+
+
 @borrowing
 def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
     state.clock[ROUNDS] += 1.0
     learn(GLM(spec.link, BERNOULLI), state.occurrence, w, 1.0 if reward != 0.0 else 0.0)
     if reward != 0.0:
         learn(spec.magnitude, state.magnitude, z, reward)
+
+
+@borrowing
+def _update_laplace(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
+    _update(spec, state, arm, z, w, reward)
+    if spec.prior == LEARNED:
+        learn_scale(
+            GLM(spec.link, BERNOULLI), state.occurrence, state.occurrence_scale, w, spec.ridge, 1.0
+        )
+        if reward != 0.0:
+            sigma = noise(spec.sigma, state.magnitude)
+            learn_scale(
+                spec.magnitude,
+                state.magnitude,
+                state.magnitude_scale,
+                z,
+                spec.ridge,
+                sigma * sigma,
+            )
 
 
 @borrowing
@@ -224,9 +328,9 @@ def _ts_scores(
 register_policy(JointUCB, init=_init, scores=_ucb_scores, update=_update, moments=_moments)
 register_policy(
     LaplaceTS,
-    init=_init,
+    init=_init_laplace,
     scores=_ts_scores,
-    update=_update,
+    update=_update_laplace,
     moments=_moments,
     randomized=True,
 )

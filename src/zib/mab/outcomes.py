@@ -59,8 +59,8 @@ class OutcomesKLUCB(OutcomeSpec, _OutcomesKLUCBFields):
         zero is an outcome of its own. ``edges=(0, 5)``: negative, zero, up to 5, more than 5.
         ``edges=()``: zero and not zero, which is `ZIKLUCB`.
     values
-        Instead of `edges`: all rewards there are; 0 is always among them and need not be named. A
-        reward is taken for the value nearest to it.
+        Instead of `edges`: all rewards there are; 0 is always among them and need not be named.
+        `zib.Bandit` refuses any other reward; a simulation takes the value nearest to it.
     sigma
         Standard deviation of the rewards within a bin: one number, one per bin from below, or None:
         estimated per bin from all arms together. Only with `edges`.

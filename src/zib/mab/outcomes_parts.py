@@ -60,8 +60,14 @@ class OutcomeSpec(Spec):
     @property
     def reward_range(self) -> tuple[float, float]:
         """Between which values rewards lie."""
-        values = self.parameters()["values"]
+        values = self.reward_values
         return (-math.inf, math.inf) if values is None else (values[0], values[-1])
+
+    @property
+    def reward_values(self) -> tuple[float, ...] | None:
+        """The rewards there are, where they were listed."""
+        values: tuple[float, ...] | None = self.parameters()["values"]
+        return values
 
     @property
     def additive(self) -> bool:
@@ -71,7 +77,8 @@ class OutcomeSpec(Spec):
     def outcome_of(self, reward: float) -> int:
         """Return the position of the outcome this reward is.
 
-        With `edges` zero comes first, then the bins from below; `values` stand in ascending order.
+        With `edges` zero comes first, then the bins from below; `values` stand in ascending order,
+        and the one nearest to the reward counts.
         """
         return int(outcome_of(self, check.real("reward", reward)))
 

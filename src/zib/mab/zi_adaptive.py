@@ -52,6 +52,8 @@ from zib.mab.learned_prior import (
 )
 from zib.stats.arms import CLOCK, ArmState, new_state, observe
 
+SURPRISE = 0.25
+
 
 class _ZIAdaptiveFields(NamedTuple):
     """No parameters; compiled code needs a field to carry."""
@@ -72,8 +74,9 @@ class ZIAdaptive(Spec, _ZIAdaptiveFields):
     p̃ ~ Beta(α + B, β + n − B) with α and β learned across arms. The magnitude μ̃ is drawn from a
     normal law (of its logarithm, unless the family is Gaussian; a gamma family gives an inverse
     gamma law) around a compromise between the arm and all arms, with the arm's variance a
-    compromise as well. Priors are learned anew each time the number of rounds has grown by five per
-    cent, at a cost of order K.
+    compromise as well. An arm that never paid may pay far more than the others: its magnitude is
+    drawn from all arms and multiplied by a factor with a heavy tail. Priors are learned anew each
+    time the number of rounds has grown by five per cent, at a cost of order K.
 
     Examples
     --------
@@ -151,7 +154,20 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             magnitude = state.total[k] / count if count > 0.0 else (top if top > 0.0 else 1.0)
         else:
             magnitude = _draw(state, k, family, rng)
+            if count == 0.0:
+                magnitude *= _surprise(rng)
         out[k] = prob * magnitude
+
+
+@jitable
+def _surprise(rng: Any) -> float:
+    """Return a factor ≥ 1 for the magnitude of an arm that never paid: P(factor > x) = 1/(4x²).
+
+    The other arms say little about such an arm: it may pay rarely and enormously. With a factor
+    that has no such tail the arm is given up for ever on some bandits; with it the arm is played
+    at least of the order of T^(1/3) times, and so found in the end.
+    """
+    return math.sqrt(max(SURPRISE / (1.0 - rng.random()), 1.0))
 
 
 @jitable

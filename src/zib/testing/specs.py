@@ -11,6 +11,9 @@ from zib._spec import parameters_of
 
 def allowed(spec: Any, reward: float) -> float:
     """Return the reward nearest to this one that the policy is meant for."""
+    values = getattr(spec, "reward_values", None)
+    if values is not None:
+        return float(min(values, key=lambda value: abs(value - reward)))
     low, high = getattr(spec, "reward_range", (-math.inf, math.inf))
     return min(max(reward, low), high)
 
