@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks._measure import Row
 
-TOPICS = ("limit", "online", "simulated", "contextual", "logs", "memory", "startup")
+TOPICS = ("limit", "online", "simulated", "contextual", "logs", "memory", "study", "startup")
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 

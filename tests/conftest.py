@@ -6,6 +6,12 @@ import numpy as np
 import pytest
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what tests store apart from what the user stored."""
+    os.environ["ZIB_STORE"] = str(tmp_path_factory.mktemp("store"))
+
+
 @pytest.fixture
 def seed() -> int:
     """The seed of a test; set ZIB_TEST_SEED to run the suite on another one."""

@@ -69,6 +69,21 @@ def test_reproduce_runs_what_is_asked_for(calls, tmp_path):
     assert (tmp_path / "report.html").exists()
 
 
+def test_the_store_of_a_run(calls, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZIB_STORE", str(tmp_path / "mine"))
+    only = ("reproduce", "--only", "fig2", "--out", str(tmp_path))
+    invoke(*only)
+    invoke(*only, "--store", str(tmp_path / "named"))
+    invoke(*only, "--no-store")
+    stores = [call.context.store for call in calls]
+    assert [store and store.folder.name for store in stores] == ["mine", "named", None]
+    result = invoke(*only, "--no-store", "--store", "x")
+    assert result.exit_code == 2
+    assert "either --store or --no-store" in result.output
+    (tmp_path / "file").write_text("")
+    assert "is a file" in invoke(*only, "--store", str(tmp_path / "file")).output
+
+
 def test_unknown_item_is_one_sentence_with_a_suggestion(calls, tmp_path):
     result = invoke("reproduce", "--only", "figS7", "--out", str(tmp_path))
     assert result.exit_code == 2
@@ -113,7 +128,7 @@ def test_interruption_keeps_what_is_finished(calls, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "module_of", module)
     result = invoke("reproduce", "--out", str(tmp_path))
     assert result.exit_code == 130
-    assert "fig1a, fig1b." in result.output
+    assert "fig1a, fig1b. The same command goes on from here." in result.output
     assert (tmp_path / "fig1b" / "record.json").exists()
     assert (tmp_path / "report.html").exists()
 

@@ -157,7 +157,10 @@ def test_bad_input(options, message) -> None:
 def test_progress_can_be_a_function() -> None:
     told: list[tuple[int, int]] = []
     run(progress=lambda done, total: told.append((done, total)), replications=2, checkpoints=5)
-    assert sorted(told) == [(done, 20) for done in range(1, 21)]
+    steps = sorted(done for done, _ in told)
+    assert {total for _, total in told} == {20}
+    assert len(set(steps)) == len(steps) >= 4  # each of the four runs says something
+    assert steps[-1] == 20
 
 
 class Failing(zib.env.GaussianMAB):

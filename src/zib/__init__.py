@@ -53,6 +53,6 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # What a service does not need is imported when it is first asked for.
-    if name in ("advise", "ope"):
+    if name in ("advise", "ope", "studies"):
         return _import_module(f"zib.{name}")
     raise AttributeError(f"module 'zib' has no attribute {name!r}")

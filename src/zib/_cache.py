@@ -23,7 +23,9 @@ numba_config: Any = numba.config
 
 
 # These rooms stand above the simulations: nothing compiled is written there or imports from there.
-UNCOMPILED = frozenset({"advise", "cli", "datasets", "experiments", "ope", "plot", "testing"})
+UNCOMPILED = frozenset(
+    {"advise", "cli", "datasets", "experiments", "ope", "plot", "studies", "testing"}
+)
 
 
 def _hash_of_sources(leave_out: frozenset[str]) -> str:

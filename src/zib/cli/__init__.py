@@ -1,11 +1,11 @@
-"""The command line: ``zib reproduce | advise | evaluate | data``."""
+"""The command line: ``zib simulate | reproduce | advise | evaluate | data | cache``."""
 
-from zib.cli import data, logs, reproduce
+from zib.cli import cache, data, logs, reproduce, simulate
 from zib.cli.program import app
 
 __all__ = ["app", "main"]
 
-COMMANDS = (data, logs, reproduce)  # importing a module registers its commands
+COMMANDS = (cache, data, logs, reproduce, simulate)  # importing a module registers its commands
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from zib.experiments.record import Record
+    from zib.sim import Store
 
 
 class Scale(StrEnum):
@@ -40,34 +41,57 @@ def reproduce(
         int | None, typer.Option(help="Threads; all processors by default.", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Where finished work is looked up and kept; $ZIB_STORE or the user's cache folder "
+            "by default. See `zib cache info`.",
+            metavar="PATH",
+        ),
+    ] = None,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Compute everything anew and keep nothing.")
+    ] = False,
 ) -> None:
-    """Reproduce the paper's simulations and judge its claims."""
+    """Reproduce the paper's simulations and judge its claims.
+
+    What is unchanged since an earlier run is read from the store; what was interrupted goes on.
+    """
     from rich.console import Console
 
     console = Console(stderr=True)
     from zib._validate import InvalidParameterError
     from zib.experiments.runner import Interrupted, OutputError, prepare_folder, resolve
+    from zib.sim import Store
 
+    if no_store and store is not None:
+        refuse("give either --store or --no-store.")
     try:
         names = resolve(only)
+        kept = None if no_store else Store(store)
         folder = prepare_folder(out)
     except (InvalidParameterError, OutputError) as error:
         refuse(str(error))
     started = time.monotonic()
     try:
-        finished = _run(console, names, scale.value, folder, workers, seed)
+        finished = _run(console, names, scale.value, folder, workers, seed, kept)
     except Interrupted as stop:
         whole = [name for name, record in stop.finished.items() if not record.interrupted]
         partly = [name for name, record in stop.finished.items() if record.interrupted]
-        kept = f"kept in {folder}: {', '.join(whole) or 'no whole item'}"
-        kept += f"; in part: {', '.join(partly)}" if partly else ""
-        console.print(f"Interrupted; {kept}.", style="yellow", highlight=False, soft_wrap=True)
+        words = f"kept in {folder}: {', '.join(whole) or 'no whole item'}"
+        words += f"; in part: {', '.join(partly)}" if partly else ""
+        go_on = "" if no_store else " The same command goes on from here."
+        console.print(
+            f"Interrupted; {words}.{go_on}", style="yellow", highlight=False, soft_wrap=True
+        )
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         refuse(f"cannot write to the output folder {folder}: {error.strerror or error}.")
     _show(finished)
+    read = sum(bool(record.provenance.get("from_store")) for record in finished.values())
     Console().print(
-        f"\n{len(finished)} item(s) in {time.monotonic() - started:.0f} s. "
+        f"\n{len(finished)} item(s){f', {read} from the store,' if read else ''} in "
+        f"{time.monotonic() - started:.0f} s. "
         f"Report: {folder / 'report.html'}",
         soft_wrap=True,
         highlight=False,
@@ -81,6 +105,7 @@ def _run(
     folder: Path,
     workers: int | None,
     seed: int,
+    store: Store | None,
 ) -> Mapping[str, Record]:
     from rich.progress import (
         BarColumn,
@@ -133,6 +158,7 @@ def _run(
             workers=workers,
             seed=seed,
             tell=tell,
+            store=store,
         )
 
 

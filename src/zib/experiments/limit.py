@@ -139,7 +139,10 @@ def prize(context: Context, result: Results, replications: int) -> Prize:
         checkpoints=2,
         workers=context.workers,
         progress=False,
+        store=context.store,
     )
+    if not others.complete:
+        raise KeyboardInterrupt
     means = dict(zip(others.labels, map(float, others.mean()[:, -1])))
     return Prize(horizon, best, ours[best], means)
 
@@ -182,7 +185,10 @@ def run(context: Context) -> Record:
             checkpoints=rounds.tolist(),
             workers=context.workers,
             progress=told,
+            store=context.store,
         )
+        if not result.complete:
+            raise KeyboardInterrupt
         found.append((instance, result))
     slopes = [slope(inst, label, result) for inst, result in found for label in LABELS]
     origin = provenance([ID, horizon, replications], context.seed)

@@ -142,6 +142,7 @@ def _simulate(
             checkpoints=rounds_to_record(horizon),
             workers=context.workers,
             progress=False,
+            store=context.store,
         )
     return result if result.complete else None
 

@@ -86,7 +86,10 @@ def run(context: Context) -> Record:
             checkpoints=20,
             workers=context.workers,
             progress=told,
+            store=context.store,
         )
+        if not result.complete:
+            raise KeyboardInterrupt
         found.append((world, result))
     costs = [cost(world.name, result) for world, result in found]
     origin = provenance(

@@ -219,6 +219,7 @@ def play(
                 checkpoints=rounds_to_record(horizon),
                 workers=context.workers,
                 progress=report,
+                store=context.store,
             )
         if not result.complete:
             return

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from zib.sim import Store
 
 Source = Literal["paper", "ours", "fix"]
 Status = Literal["holds", "partly", "fails", "open"]
@@ -124,13 +127,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Context:
-    """What an experiment is told: how much to do, with which seed, where, and whom to tell."""
+    """What an experiment is told: how much to do, with which seed, where, and whom to tell.
+
+    `store` is where simulations are looked up and kept.
+    """
 
     scale: Scale
     seed: int
     workers: int | None
     folder: Path
     tell: Callable[[str, float], None] = lambda message, done: None
+    store: Store | None = None
 
     @property
     def quick(self) -> bool:

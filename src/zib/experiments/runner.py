@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from zib._validate import InvalidParameterError, choice, integer
+from zib.experiments import kept
 from zib.experiments.record import SCALES, Context, Record, Scale
+from zib.sim import Store
+from zib.sim.store import as_store
 
 EXPERIMENTS = (
     "fig1a",
@@ -114,6 +117,7 @@ def reproduce(
     workers: int | None = None,
     seed: int = 0,
     tell: Tell | None = None,
+    store: bool | str | Path | Store | None = None,
 ) -> dict[str, Record]:
     """Run experiments and write figures, numbers and one report.
 
@@ -132,6 +136,10 @@ def reproduce(
         Seed of everything random.
     tell
         Told about progress.
+    store
+        Where finished simulations and items are looked up and kept: True for the user's store, a
+        folder, or a `zib.sim.Store`. With it an unchanged item is read instead of run, and an
+        interrupted one goes on where it was.
 
     Returns
     -------
@@ -152,6 +160,7 @@ def reproduce(
     seed = integer("seed", seed, 0)
     if workers is not None:
         workers = integer("workers", workers, 1)
+    kept_in = as_store(store)
     names = resolve(only)
     folder = prepare_folder(out)
     modules = {name: module_of(name) for name in names}
@@ -162,8 +171,9 @@ def reproduce(
         weight = float(module.WEIGHT)
         progress = _progress(tell, name, done / total, weight / total)
         progress("starting", 0.0)
+        context = Context(scale, seed, workers, folder / name, progress, kept_in)
         try:
-            record: Record = module.run(Context(scale, seed, workers, folder / name, progress))
+            record = _run(module, context)
         except KeyboardInterrupt:
             raise Interrupted(finished) from None
         record.save(folder / name)
@@ -175,6 +185,23 @@ def reproduce(
     if tell is not None:
         tell("", "done", 1.0)
     return finished
+
+
+def _run(module: Any, context: Context) -> Record:
+    """Return the record of an experiment: from the store if it is there, by running it if not."""
+    store = context.store
+    key = None if store is None else kept.key_of(module, context.scale, context.seed)
+    if store is None or key is None:
+        record: Record = module.run(context)
+        return record
+    found = kept.restore(store, key, context.folder)
+    if found is not None:
+        return found
+    before = kept.stamps(context.folder)
+    record = module.run(context)
+    if not record.interrupted:
+        kept.keep(store, key, record, context.folder, before)
+    return record
 
 
 def _progress(

@@ -99,7 +99,10 @@ def run(context: Context) -> Record:
             checkpoints=20,
             workers=context.workers,
             progress=told,
+            store=context.store,
         )
+        if not result.complete:
+            raise KeyboardInterrupt
         points += _points(prob, result)
     many, long, few = (200, 20_000, 3) if context.quick else (1_000, 1_000_000, 5)
     crowd = zib.simulate(
@@ -115,7 +118,10 @@ def run(context: Context) -> Record:
         checkpoints=2,
         workers=context.workers,
         progress=lambda done, total: context.tell(f"{many} arms", 0.9 + 0.1 * done / total),
+        store=context.store,
     )
+    if not crowd.complete:
+        raise KeyboardInterrupt
     origin = provenance([ID, horizon, replications, PROBS, many, long, few], context.seed)
     _draw(points, context, origin)
     return Record(

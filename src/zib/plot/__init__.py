@@ -2,7 +2,7 @@
 
 from zib.plot.figures import FigureFiles, save_figure, small_print
 from zib.plot.panels import legend_below, legend_height, regret_panel
-from zib.plot.style import POLICY_STYLES, Style, paper_style, style_of
+from zib.plot.style import POLICY_STYLES, Style, paper_style, style_of, styles_of
 
 __all__ = [
     "POLICY_STYLES",
@@ -15,4 +15,5 @@ __all__ = [
     "save_figure",
     "small_print",
     "style_of",
+    "styles_of",
 ]

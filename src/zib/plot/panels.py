@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib._validate import InvalidParameterError, real
-from zib.plot.style import style_of
+from zib.plot.style import Style, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,10 +19,9 @@ Array = NDArray[np.float64]
 
 
 class RegretResult(Protocol):
-    """What a panel needs of a simulation's results."""
+    """What a panel needs of a simulation's results; and `regret`, or `mean` and `interval`."""
 
     labels: Any
-    regret: Any
     checkpoints: Any
 
 
@@ -48,6 +47,7 @@ def regret_panel(
     references: Mapping[str, Array] | None = None,
     title: str = "",
     n_markers: int = 6,
+    styles: Mapping[str, Style] | None = None,
 ) -> None:
     """Draw mean cumulative regret with a confidence band, one curve per policy.
 
@@ -67,6 +67,8 @@ def regret_panel(
         Both axes logarithmic: linear growth is then a line of slope 1, whatever its size.
     references
         Further curves by label, one number per checkpoint (a lower bound, say).
+    styles
+        How to draw labels that should not look as they always do (`styles_of`).
     """
     level = real("level", level, 0.0, 1.0, closed="neither")
     known = list(result.labels)
@@ -77,20 +79,16 @@ def regret_panel(
             f"`labels` must be among {', '.join(map(repr, known))}; got {unknown[0]!r}"
         )
     rounds = np.asarray(result.checkpoints, dtype=np.float64)
-    regret = np.asarray(result.regret, dtype=np.float64)
-    done = ~np.isnan(regret[:, :, -1])  # replications of an interrupted run are missing
     keep = rounds >= rounds[-1] / 300 if log else np.ones(rounds.size, dtype=bool)
     for order, label in enumerate(wanted):
-        style = style_of(label)
+        style = (styles or {}).get(label) or style_of(label)
         row = known.index(label)
-        values = regret[row][done[row]][:, keep]
-        if not len(values):
+        mean, half = (curve[keep] for curve in _curve(result, row, level))
+        if np.isnan(mean).all():
             continue
-        mean = values.mean(axis=0)
         at = _marker_positions(rounds[keep], n_markers, log, order / max(len(wanted), 1))
         ax.plot(rounds[keep], mean, label=label, markevery=at, zorder=3, **style.arguments())
-        if band and values.shape[0] > 1:
-            half = half_width(values, level)
+        if band and not np.isnan(half).all():
             low = np.maximum(mean - half, mean * 1e-3) if log else mean - half
             ax.fill_between(
                 rounds[keep], low, mean + half, color=style.color, alpha=0.13, linewidth=0
@@ -112,6 +110,18 @@ def regret_panel(
     ax.set_xlabel("round")
     if title:
         ax.set_title(title)
+
+
+def _curve(result: Any, row: int, level: float) -> tuple[Array, Array]:
+    """Return mean regret and half the width of its interval; NaN where too little is known."""
+    if not hasattr(result, "regret"):  # a summary, which has no replications
+        mean, (_, high) = result.mean()[row], result.interval(level)
+        return mean, high[row] - mean
+    runs = np.asarray(result.regret, dtype=np.float64)[row]
+    runs = runs[~np.isnan(runs[:, -1])]  # replications of an interrupted run are missing
+    if not len(runs):
+        return np.full(runs.shape[1], np.nan), np.full(runs.shape[1], np.nan)
+    return runs.mean(axis=0), half_width(runs, level)
 
 
 def _lowest(ax: Axes) -> float:

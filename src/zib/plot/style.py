@@ -7,7 +7,8 @@ the common kinds of colour blindness, and marker and line tell the curves apart 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -106,6 +107,34 @@ def style_of(label: str) -> Style:
         _FALLBACK_MARKERS[digest[1] % len(_FALLBACK_MARKERS)],
         _FALLBACK_LINES[digest[2] % len(_FALLBACK_LINES)],
     )
+
+
+def styles_of(labels: Sequence[str]) -> dict[str, Style]:
+    """Return a style per label, no two alike in one figure, of different colours if possible.
+
+    Labels with a fixed style keep it; the others give way, the later ones to the earlier.
+
+    Examples
+    --------
+    >>> names = [f"policy {i}" for i in range(30)]
+    >>> len({style_of(name) for name in names}), len(set(styles_of(names).values()))
+    (27, 30)
+    """
+    found = {label: POLICY_STYLES[label] for label in labels if label in POLICY_STYLES}
+    for label in labels:
+        if label in found:
+            continue
+        wish = style_of(label)
+        colors = {style.color for style in found.values()}
+        looks = {style[:3] for style in found.values()}
+        recoloured = [wish._replace(color=color) for color in _FALLBACK_COLORS]
+        every = itertools.product(_FALLBACK_COLORS, _FALLBACK_MARKERS, _FALLBACK_LINES)
+        free = [style for style in (wish, *recoloured) if style.color not in colors]
+        free += [
+            style for style in (wish, *itertools.starmap(Style, every)) if style[:3] not in looks
+        ]
+        found[label] = free[0] if free else wish
+    return {label: found[label] for label in labels}
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Who does the work: this thread, several threads, or several processes.
+"""Who does the work: this thread, several threads or processes (or `zib.sim.dask_backend`).
 
-Each task names its own random streams, so the answer depends neither on the backend nor on the
-number of workers. A backend yields finished tasks in any order and stops early, without losing
-what is finished, when the user interrupts it.
+A worker is handed pieces of blocks (see `zib.sim.ledger`). Each replication names its own random
+streams, so the answer depends neither on the backend nor on the number of workers. A backend stops
+early, without losing what is finished, when the user interrupts it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable
 from concurrent.futures import (
     FIRST_COMPLETED,
-    Executor,
+    Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
     wait,
@@ -24,23 +25,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.sim.contextual import play_contextual
-from zib.sim.engine import play
-from zib.sim.rounds import play_rounds
+from zib.sim.ledger import POLL, Ledger, Piece
+from zib.sim.loops import loop_of
+from zib.sim.plan import Block, Plan
 from zib.sim.run import Run
 
-BACKENDS = ("serial", "threads", "processes")
+BACKENDS = ("serial", "threads", "processes", "dask")
+SLICE = 1.0  # seconds after which a worker hands over what it has
+
+Tick = Callable[[int], None]
 
 
-class Task(NamedTuple):
-    """One replication of one policy."""
+class Work(NamedTuple):
+    """What all pieces of a plan have in common; sent to a worker once."""
 
-    policy: int
-    replication: int
-    spec: Any
+    specs: tuple[Any, ...]
     environment: Any
     checkpoints: NDArray[np.int64]
     seed: int
+
+    @classmethod
+    def of(cls, plan: Plan) -> Work:
+        """Return what is needed to play the pieces of `plan`."""
+        return cls(plan.specs, plan.environment, plan.checkpoints, plan.seed)
 
 
 class Interrupted(Exception):
@@ -51,89 +58,128 @@ class _GivenUp(Exception):
     pass
 
 
-def _do(task: Task, on_checkpoint: Callable[[], None] | None = None) -> Run:
-    return _loop_of(task.environment)(
-        task.spec,
-        task.environment,
-        task.checkpoints,
-        task.seed,
-        task.replication,
-        on_checkpoint=on_checkpoint,
-    )
+def play_piece(work: Work, piece: Piece, on_checkpoint: Tick | None = None) -> Run:
+    """Play the replications of a piece, one per row; fewer if they take long or one fails.
+
+    What fails again when the rest is asked for raises then: no finished replication is lost.
+    """
+    loop, spec = loop_of(work.environment), work.specs[piece.block.policy]
+    until = time.monotonic() + SLICE
+    runs: list[Run] = []
+    for replication in range(piece.first, piece.last):
+        try:
+            run = loop(
+                spec,
+                work.environment,
+                work.checkpoints,
+                work.seed,
+                replication,
+                on_checkpoint=on_checkpoint,
+            )
+        except Exception:
+            if not runs:
+                raise
+            break
+        runs.append(run)
+        if time.monotonic() > until:
+            break
+    return Run(*(np.stack(parts) for parts in zip(*runs, strict=True)))
 
 
-def _loop_of(environment: Any) -> Callable[..., Run]:
-    if hasattr(environment, "n_features"):
-        return play_contextual
-    return play_rounds if getattr(environment, "by_round", False) else play
+def play_block(work: Work, block: Block) -> Run:
+    """Play a whole block, here and now."""
+    parts: list[Run] = []
+    at = block.first
+    while at < block.last:
+        parts.append(play_piece(work, Piece(block, at, block.last)))
+        at += len(parts[-1].regret)
+    return Run(*(np.concatenate(rows) for rows in zip(*parts, strict=True)))
 
 
-def warm_up(tasks: Sequence[Task]) -> None:
-    """Compile what the tasks need here, once, so that no two workers compile the same."""
-    seen = set()
-    for task in tasks:
-        if task.policy not in seen:
-            seen.add(task.policy)
-            _do(task._replace(checkpoints=np.array([2], dtype=np.int64)))
+def warm_up(work: Work, policies: list[int]) -> None:
+    """Compile what the policies need here, once, so that no two workers compile the same."""
+    loop, rounds = loop_of(work.environment), np.array([2], dtype=np.int64)
+    for policy in policies:
+        loop(work.specs[policy], work.environment, rounds, work.seed, 0)
 
 
-def run_tasks(
-    tasks: Sequence[Task], backend: str, workers: int, tick: Callable[[int], None]
-) -> Iterator[tuple[Task, Run]]:
-    """Yield every task with its outcome; `tick(n)` is told of n more checkpoints reached."""
+def run_all(work: Work, ledger: Ledger, backend: str, workers: int, tick: Tick) -> None:
+    """Play everything in the ledger; `tick(n)` is told of n more checkpoints reached."""
+    ledger.cut_for(workers)
     if backend == "serial":
-        yield from _serial(tasks, tick)
+        _serial(work, ledger, tick)
     elif backend == "threads":
-        yield from _threads(tasks, workers, tick)
+        _threads(work, ledger, workers, tick)
     else:
-        yield from _processes(tasks, workers, tick)
+        _processes(work, ledger, workers, tick)
 
 
-def _serial(tasks: Sequence[Task], tick: Callable[[int], None]) -> Iterator[tuple[Task, Run]]:
+def _serial(work: Work, ledger: Ledger, tick: Tick) -> None:
     try:
-        for task in tasks:
-            yield task, _do(task, lambda: tick(1))
+        for piece in ledger.each():
+            # one by one: an interruption costs one replication
+            one = piece._replace(last=piece.first + 1)
+            ledger.take(piece, play_piece(work, one, tick))
     except KeyboardInterrupt:
         raise Interrupted from None
 
 
-def _threads(
-    tasks: Sequence[Task], workers: int, tick: Callable[[int], None]
-) -> Iterator[tuple[Task, Run]]:
-    stop = threading.Event()
+def _threads(work: Work, ledger: Ledger, workers: int, tick: Tick) -> None:
+    enough = threading.Event()
 
-    def at_checkpoint() -> None:
-        if stop.is_set():
+    def at_checkpoint(more: int) -> None:
+        if enough.is_set():
             raise _GivenUp
-        tick(1)
+        tick(more)
 
     with ThreadPoolExecutor(workers) as pool:
-        try:
-            yield from _drain(
-                pool, tasks, workers, lambda task: pool.submit(_do, task, at_checkpoint)
-            )
-        except BaseException:
-            stop.set()
+
+        def stop() -> None:
+            enough.set()
             pool.shutdown(wait=True, cancel_futures=True)
-            raise
+
+        _drain(
+            ledger, workers, lambda piece: pool.submit(play_piece, work, piece, at_checkpoint), stop
+        )
 
 
-def _ignore_interrupt() -> None:
+_WORK: list[Work] = []  # in a worker process: what it was started with
+
+
+def _start_worker(work: Work) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    _WORK[:] = [work]
 
 
-def _processes(
-    tasks: Sequence[Task], workers: int, tick: Callable[[int], None]
-) -> Iterator[tuple[Task, Run]]:
+def _leave_with_parent() -> None:
+    """End this worker when its parent was killed: nobody will ask it for anything again."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _in_worker(piece: Piece) -> Run:
+    return play_piece(_WORK[0], piece)
+
+
+def _processes(work: Work, ledger: Ledger, workers: int, tick: Tick) -> None:
     # "spawn": a forked child would inherit locks of compiler threads
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupt)
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_start_worker, initargs=(work,)
+    )
     try:
-        for task, run in _drain(pool, tasks, workers, lambda task: pool.submit(_do, task)):
-            tick(task.checkpoints.size)
-            yield task, run
+        _drain(
+            ledger,
+            workers,
+            lambda piece: pool.submit(_in_worker, piece),
+            lambda: None,
+            lambda rows: tick(rows.regret.size),
+        )
     except Interrupted:
-        for process in list(getattr(pool, "_processes", {}).values()):
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
             process.terminate()
         raise
     finally:
@@ -141,33 +187,44 @@ def _processes(
 
 
 def _drain(
-    pool: Executor, tasks: Sequence[Task], workers: int, submit: Callable[[Task], Any]
-) -> Iterator[tuple[Task, Run]]:
-    """Keep every worker busy with a short queue; hand over each task as soon as it is done."""
-    waiting = iter(tasks)
-    running: dict[Any, Task] = {}
+    ledger: Ledger,
+    workers: int,
+    submit: Callable[[Piece], Future[Run]],
+    stop: Callable[[], None],
+    taken: Callable[[Run], None] = lambda rows: None,
+) -> None:
+    """Keep every worker busy with a short queue; hand over each piece as soon as it is done."""
+    running: dict[Future[Run], Piece] = {}
 
-    def top_up() -> None:
-        for task in waiting:
-            running[submit(task)] = task
-            if len(running) >= 2 * workers:
-                return
+    def take(future: Future[Run]) -> None:
+        rows = future.result()
+        ledger.take(running.pop(future), rows)
+        taken(rows)
 
     try:
-        top_up()
-        while running:
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            failures = [future for future in finished if future.exception() is not None]
-            for future in finished - set(failures):
-                yield running.pop(future), future.result()
-            if failures:
-                failures[0].result()  # raises, after the others have been handed over
-            top_up()
-    except KeyboardInterrupt:
-        for future, task in list(running.items()):
+        while True:
+            while len(running) < 2 * workers and (piece := ledger.next()) is not None:
+                running[submit(piece)] = piece
+            if not running:
+                if not ledger.unfinished:
+                    return
+                time.sleep(POLL)
+                continue
+            pause = POLL if ledger.shared else None
+            finished, _ = wait(running, timeout=pause, return_when=FIRST_COMPLETED)
+            failed = [future for future in finished if future.exception() is not None]
+            for future in finished.difference(failed):
+                take(future)
+            if failed:
+                failed[0].result()  # raises, after the others have been handed over
+    except BaseException as error:
+        stop()
+        for future in list(running):
             if future.done() and not future.cancelled() and future.exception() is None:
-                yield task, future.result()
-        raise Interrupted from None
+                take(future)
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted from None
+        raise
 
 
 def default_workers() -> int:

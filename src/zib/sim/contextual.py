@@ -69,7 +69,7 @@ def play_contextual(
     replication: int,
     *,
     compiled: bool = True,
-    on_checkpoint: Callable[[], None] | None = None,
+    on_checkpoint: Callable[[int], None] | None = None,
 ) -> Run:
     """Play one replication and return regret and reward at the checkpoints, pulls at the end."""
     instance = environment.instance(stream(seed, Role.INSTANCE, replication))
@@ -100,5 +100,5 @@ def play_contextual(
         regret[i] = sums[REGRET]
         reward[i] = sums[REWARD]
         if on_checkpoint is not None:
-            on_checkpoint()
+            on_checkpoint(1)
     return Run(regret, reward, pulls)

@@ -22,43 +22,71 @@ from zib._validate import InvalidParameterError
 from zib.mab.baselines import set_true_sizes
 from zib.sim.run import Run
 
-ROUND, PENDING = 0, 1
+ROUND, PENDING, REACHED = 0, 1, 2
 REGRET, REWARD = 0, 1
 FIRST_BLOCK, BLOCK_GROWTH, LARGEST_BLOCK = 64, 4, 16_384
 TABLE_SIZE = 2**21  # rewards held at once, over all arms
+STRIDE = 2**16  # rounds after which the loop returns, if checkpoints allow, to say how far it is
 
 
 @_kernel.jitable
-def _advance(spec, state, rng, out, table, used, filled, gaps, clock, sums, stop):  # type: ignore[no-untyped-def]
+def _advance(  # type: ignore[no-untyped-def]
+    spec, state, rng, out, table, used, filled, gaps, clock, sums, rounds, curves, last
+):
     t = clock[ROUND]
+    arm = clock[PENDING]
+    at = clock[REACHED]
     regret = sums[REGRET]
     earned = sums[REWARD]
-    arm = clock[PENDING]
-    while t < stop:
-        if arm < 0:
-            arm = _kernel.choose(spec, state, rng, out)
-        j = used[arm]
-        if j == filled[arm]:
+    while at < last:
+        stop = rounds[at]
+        while t < stop:
+            if arm < 0:
+                arm = _kernel.choose(spec, state, rng, out)
+            j = used[arm]
+            if j == filled[arm]:
+                break
+            reward = table[arm, j]
+            used[arm] = j + 1
+            _kernel.update(spec, state, arm, reward)
+            regret += gaps[arm]
+            earned += reward
+            arm = -1
+            t += 1
+        if t < stop:
             break
-        reward = table[arm, j]
-        used[arm] = j + 1
-        _kernel.update(spec, state, arm, reward)
-        regret += gaps[arm]
-        earned += reward
-        arm = -1
-        t += 1
+        curves[REGRET, at] = regret
+        curves[REWARD, at] = earned
+        at += 1
     clock[ROUND] = t
     clock[PENDING] = arm
+    clock[REACHED] = at
     sums[REGRET] = regret
     sums[REWARD] = earned
     return arm
 
 
 @Entry
-def advance(pin, table, used, filled, gaps, clock, sums, stop):  # type: ignore[no-untyped-def]
-    """Play up to round `stop`; return the arm whose rewards are used up, or -1."""
+def advance(pin, table, used, filled, gaps, clock, sums, rounds, curves, last):  # type: ignore[no-untyped-def]
+    """Play up to checkpoint number `last`; return the arm whose rewards are used up, or -1.
+
+    Regret and reward at each checkpoint are written to `curves`: coming back for every one would
+    cost more than the rounds between them, and keep threads waiting for each other.
+    """
     return _advance(  # type: ignore[no-untyped-call]
-        pin.spec, pin.state, pin.rng, pin.out, table, used, filled, gaps, clock, sums, stop
+        pin.spec,
+        pin.state,
+        pin.rng,
+        pin.out,
+        table,
+        used,
+        filled,
+        gaps,
+        clock,
+        sums,
+        rounds,
+        curves,
+        last,
     )
 
 
@@ -70,11 +98,11 @@ def play(
     replication: int,
     *,
     compiled: bool = True,
-    on_checkpoint: Callable[[], None] | None = None,
+    on_checkpoint: Callable[[int], None] | None = None,
 ) -> Run:
     """Play one replication and return regret and reward at the checkpoints, pulls at the end.
 
-    `on_checkpoint` is called after each checkpoint; it may raise to give up.
+    `on_checkpoint` is told now and then how many more were reached; it may raise to give up.
     """
     instance = environment.instance(stream(seed, Role.INSTANCE, replication))
     n_arms = instance.n_arms
@@ -94,15 +122,18 @@ def play(
     used = np.zeros(n_arms, dtype=np.int64)
     filled = np.zeros(n_arms, dtype=np.int64)
     block = np.full(n_arms, FIRST_BLOCK, dtype=np.int64)
-    clock = np.array([0, -1], dtype=np.int64)
+    clock = np.array([0, -1, 0], dtype=np.int64)
     sums = np.zeros(2)
     streams: list[np.random.Generator | None] = [None] * n_arms
 
-    regret = np.empty(checkpoints.size)
-    reward = np.empty(checkpoints.size)
+    rounds = np.array(checkpoints, dtype=np.int64)
+    curves = np.empty((2, rounds.size))
     pulls = np.zeros(n_arms, dtype=np.int64)
-    for i, stop in enumerate(checkpoints):
-        while (arm := step(pin, table, used, filled, gaps, clock, sums, stop)) >= 0:
+    reached = 0
+    while reached < rounds.size:
+        last = min(rounds.size, 1 + int(np.searchsorted(rounds, clock[ROUND] + STRIDE)))
+        arm = step(pin, table, used, filled, gaps, clock, sums, rounds, curves, last)
+        if arm >= 0:
             source = streams[arm]
             if source is None:
                 source = streams[arm] = stream(seed, Role.ENVIRONMENT, replication, arm)
@@ -116,11 +147,10 @@ def play(
             used[arm] = 0
             filled[arm] = size
             block[arm] = min(BLOCK_GROWTH * block[arm], largest)
-        regret[i] = sums[REGRET]
-        reward[i] = sums[REWARD] + inflated * float(stop)
-        if on_checkpoint is not None:
-            on_checkpoint()
-    return Run(regret, reward, pulls + used)
+        more, reached = int(clock[REACHED]) - reached, int(clock[REACHED])
+        if more and on_checkpoint is not None:
+            on_checkpoint(more)
+    return Run(curves[REGRET].copy(), curves[REWARD] + inflated * rounds, pulls + used)
 
 
 def _drawn(instance: Any, arm: int, source: np.random.Generator, size: int) -> NDArray[np.float64]:

@@ -99,7 +99,6 @@ class Results:
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of a t interval for the mean regret, each (policy, checkpoint)."""
-        level = check.real("level", level, low=0, high=1, closed="neither")
         half = self._each(self.regret, lambda x: _half_width(x, level))
         mean = self.mean()
         return mean - half, mean + half
@@ -117,7 +116,6 @@ class Results:
 
         All policies face the same rewards, so pairing removes most of the noise.
         """
-        level = check.real("level", level, low=0, high=1, closed="neither")
         a, b = self._policy(first), self._policy(second)
         both = self.finished[a] & self.finished[b]
         apart = self.regret[a, both] - self.regret[b, both]
@@ -162,14 +160,7 @@ class Results:
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw mean regret with intervals; returns the axes."""
-        from zib.plot import regret_panel
-
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            ax = plt.subplots(figsize=(7, 4.5), layout="constrained")[1]
-        regret_panel(ax, self, **options)
-        return ax
+        return draw(self, ax, options)
 
     def _policy(self, label: str) -> int:
         return check.choice("policy", label, self.labels)
@@ -237,8 +228,24 @@ def _standard_error(x: Floats) -> Floats:
 
 
 def _half_width(x: Floats, level: float) -> Floats:
+    return _standard_error(x) * t_quantile(len(x), level)
+
+
+def t_quantile(count: int, level: float) -> float:
+    """Return how many standard errors a t interval for the mean of `count` numbers extends."""
     from scipy.special import stdtrit
 
-    if len(x) < 2:
-        return np.full(x.shape[1], np.nan)
-    return _standard_error(x) * float(stdtrit(len(x) - 1, 0.5 + level / 2))
+    level = check.real("level", level, low=0, high=1, closed="neither")
+    return float(stdtrit(count - 1, 0.5 + level / 2)) if count > 1 else float("nan")
+
+
+def draw(result: Any, ax: Axes | None, options: dict[str, Any]) -> Axes:
+    """Draw mean regret with intervals, on new axes where none are given."""
+    from zib.plot import regret_panel
+
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(7, 4.5), layout="constrained")[1]
+    regret_panel(ax, result, **options)
+    return ax

@@ -52,13 +52,13 @@ def play_rounds(
     replication: int,
     *,
     compiled: bool = True,
-    on_checkpoint: Callable[[], None] | None = None,
+    on_checkpoint: Callable[[int], None] | None = None,
     longest_block: int = LONGEST_BLOCK,
 ) -> Run:
     """Play one replication and return regret and reward at the checkpoints, pulls at the end.
 
-    `on_checkpoint` is called after each checkpoint; it may raise to give up. The result does not
-    depend on `longest_block`.
+    `on_checkpoint` is told now and then how many more were reached; it may raise to give up. The
+    result does not depend on `longest_block`.
     """
     instance = environment.instance(stream(seed, Role.INSTANCE, replication))
     source = stream(seed, Role.ENVIRONMENT, replication)
@@ -89,7 +89,7 @@ def play_rounds(
         regret[i] = sums[REGRET]
         reward[i] = sums[REWARD]
         if on_checkpoint is not None:
-            on_checkpoint()
+            on_checkpoint(1)
     return Run(regret, reward, pulls)
 
 

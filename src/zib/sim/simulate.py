@@ -2,37 +2,83 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
+import os
 import platform
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal, overload
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from zib import _cache, _saved
+from zib import _cache
 from zib import _validate as check
-from zib._kernel import lookup
-from zib._spec import label_of
-from zib.contextual.policy import lookup_policy
-from zib.sim.backends import BACKENDS, Interrupted, Task, default_workers, run_tasks, warm_up
+from zib.sim.backends import (
+    BACKENDS,
+    Interrupted,
+    Work,
+    default_workers,
+    play_block,
+    run_all,
+    warm_up,
+)
+from zib.sim.code import EditedSources
+from zib.sim.dask_backend import require_distributed, run_dask
+from zib.sim.gather import Runs, Stream
+from zib.sim.ledger import Ledger
+from zib.sim.plan import Block, Plan
+from zib.sim.progress import progress as showing
 from zib.sim.results import Results
+from zib.sim.store import Store, as_store
+from zib.sim.summary import Summary
+
+KEEP = ("runs", "summary")
 
 
 class SimulationError(RuntimeError):
     """A run failed; the cause is chained, and `partial` holds the results finished before it."""
 
-    def __init__(self, message: str, partial: Results) -> None:
+    def __init__(self, message: str, partial: Results | Summary) -> None:
         super().__init__(message)
         self.partial = partial
+
+
+@overload
+def simulate(
+    policies: Mapping[str, Any] | Sequence[Any],
+    env: Any,
+    *,
+    horizon: int,
+    replications: int = ...,
+    seed: int = ...,
+    checkpoints: int | Sequence[int] = ...,
+    backend: str = ...,
+    workers: int | None = ...,
+    progress: bool | Callable[[int, int], None] = ...,
+    store: bool | str | os.PathLike[str] | Store | None = ...,
+    keep: Literal["runs"] = ...,
+    scheduler: str | None = ...,
+) -> Results: ...
+
+
+@overload
+def simulate(
+    policies: Mapping[str, Any] | Sequence[Any],
+    env: Any,
+    *,
+    horizon: int,
+    replications: int = ...,
+    seed: int = ...,
+    checkpoints: int | Sequence[int] = ...,
+    backend: str = ...,
+    workers: int | None = ...,
+    progress: bool | Callable[[int, int], None] = ...,
+    store: bool | str | os.PathLike[str] | Store | None = ...,
+    keep: Literal["summary"],
+    scheduler: str | None = ...,
+) -> Summary: ...
 
 
 def simulate(
@@ -46,7 +92,10 @@ def simulate(
     backend: str = "threads",
     workers: int | None = None,
     progress: bool | Callable[[int, int], None] = True,
-) -> Results:
+    store: bool | str | os.PathLike[str] | Store | None = None,
+    keep: Literal["runs", "summary"] = "runs",
+    scheduler: str | None = None,
+) -> Results | Summary:
     """Play every policy in the same environment and record regret and reward.
 
     Parameters
@@ -64,12 +113,22 @@ def simulate(
     checkpoints
         Rounds at which to record: how many (evenly spaced), or the rounds themselves.
     backend
-        ``"threads"`` (default), ``"processes"`` or ``"serial"``.
+        ``"threads"`` (default), ``"processes"``, ``"serial"`` or ``"dask"`` (``zib[dask]``).
     workers
-        How many; all processors by default.
+        How many; all processors by default. A cluster named by `scheduler` has its own.
     progress
         Show a bar with the time left (only on a terminal); or a function that is told, now and
         then and from any thread, how many checkpoints of how many have been reached.
+    store
+        Where finished blocks of replications are kept and looked up: True for the user's store,
+        a folder, or a `zib.sim.Store`. A simulation that was killed goes on where it was, and one
+        that was played before is read.
+    keep
+        ``"runs"`` returns `zib.Results` with every replication; ``"summary"`` returns
+        `zib.sim.Summary`, whose memory does not grow with the number of replications.
+    scheduler
+        Address of a running Dask scheduler, such as ``"tcp://node1:8786"``; without one,
+        ``backend="dask"`` makes a cluster of `workers` processes on this machine for the run.
 
     Notes
     -----
@@ -78,6 +137,10 @@ def simulate(
 
     Memory does not grow with `horizon`. Ctrl-C returns what is finished, with a warning; the
     missing replications are NaN. If a run fails, `SimulationError.partial` has what is finished.
+
+    A stored block is used only if policy, environment, checkpoints, seed, the code that plays and
+    the versions of NumPy, Numba and SciPy are the same; see `zib.sim.Plan`. Results are the same
+    to the last bit with and without a store.
 
     Examples
     --------
@@ -88,161 +151,89 @@ def simulate(
     >>> result.regret.shape
     (2, 4, 200)
     """
-    _check_environment(env)
-    labelled = _labelled(policies, lookup_policy if hasattr(env, "n_features") else lookup)
-    horizon = check.integer("horizon", horizon, low=1)
-    replications = check.integer("replications", replications, low=1)
-    seed = check.integer("seed", seed, low=0)
+    plan = Plan.of(
+        policies,
+        env,
+        horizon=horizon,
+        replications=replications,
+        seed=seed,
+        checkpoints=checkpoints,
+    )
     check.choice("backend", backend, BACKENDS)
     workers = default_workers() if workers is None else check.integer("workers", workers, low=1)
-    rounds = _rounds(checkpoints, horizon)
-
-    tasks = [
-        Task(i, replication, spec, env, rounds, seed)
-        for replication in range(replications)
-        for i, spec in enumerate(labelled.values())
-    ]
-    plan = {
-        "policies": {label: _saved.spec_to_data(spec) for label, spec in labelled.items()},
-        "environment": repr(env),
-        "horizon": horizon,
-        "replications": replications,
-        "seed": seed,
-        "checkpoints": rounds.tolist(),
-    }
+    check.choice("keep", keep, KEEP)
+    if backend == "dask":
+        require_distributed()
+    elif scheduler is not None:
+        raise check.InvalidParameterError(
+            f"`scheduler` is for `backend`='dask'; got {scheduler!r} with {backend!r}"
+        )
+    blocks, kept = _blocks(plan, as_store(store))
     started = time.time()
-    regret = np.full((len(labelled), replications, rounds.size), np.nan)
-    reward = np.full_like(regret, np.nan)
-    pulls = np.zeros((len(labelled), replications, env.n_arms), dtype=np.int64)
+    work = Work.of(plan)
+    sink = Runs(plan) if keep == "runs" else Stream(plan, lambda block: play_block(work, block))
+    total = len(plan.specs) * plan.replications
 
-    def so_far() -> Results:
-        origin = _provenance(plan, started, backend, workers)
-        return Results(tuple(labelled), rounds, regret, reward, pulls, origin)
+    def so_far() -> Results | Summary:
+        return sink.results(_provenance(plan, started, backend, workers))
 
-    def finished() -> int:
-        return int((~np.isnan(regret[:, :, -1])).sum())
-
-    with _progress(progress, len(tasks) * rounds.size) as tick:
+    with showing(progress, total * plan.checkpoints.size) as tick:
+        ledger = Ledger(plan, kept, sink, tick)
         try:
-            warm_up(tasks)
-            for task, run in run_tasks(tasks, backend, workers, tick):
-                regret[task.policy, task.replication] = run.regret
-                reward[task.policy, task.replication] = run.reward
-                pulls[task.policy, task.replication] = run.pulls
+            ledger.look_up(blocks)
+            if scheduler is None:
+                warm_up(work, ledger.policies)  # here, once, so that no two workers compile it
+            if backend == "dask" and ledger.unfinished:
+                run_dask(work, ledger, workers, scheduler, tick)
+            elif ledger.unfinished:
+                run_all(work, ledger, backend, workers, tick)
         except (Interrupted, KeyboardInterrupt):
-            if finished() == 0:
+            if sink.finished == 0:
                 raise KeyboardInterrupt from None
             warnings.warn(
-                f"interrupted: {finished()} of {len(tasks)} runs are finished and kept, the others "
-                "are missing (NaN)",
+                f"interrupted: {sink.finished} of {total} runs are finished and kept, the others "
+                f"are missing{' (NaN)' if keep == 'runs' else ''}",
                 UserWarning,
                 stacklevel=2,
             )
         except Exception as error:
-            if finished() == 0:
+            if sink.finished == 0:
                 raise
             raise SimulationError(
-                f"a run failed after {finished()} of {len(tasks)} were finished ({error}); "
+                f"a run failed after {sink.finished} of {total} were finished ({error}); "
                 "they are in the attribute `partial` of this error",
                 so_far(),
             ) from error
+        finally:
+            ledger.close()
+            sink.close()
     return so_far()
 
 
-def _labelled(
-    policies: Mapping[str, Any] | Sequence[Any], find: Callable[[Any], Any]
-) -> dict[str, Any]:
-    if isinstance(policies, Mapping):
-        labelled = {str(label): spec for label, spec in policies.items()}
-    else:
-        specs = [policies] if hasattr(policies, "_fields") else list(policies)
-        labels = [label_of(spec) if hasattr(spec, "_fields") else "" for spec in specs]
-        labelled = {}
-        for label, spec in zip(labels, specs, strict=True):
-            name = label if labels.count(label) == 1 else repr(spec)
-            if name in labelled:
-                raise check.InvalidParameterError(f"`policies` holds {spec!r} twice")
-            labelled[name] = spec
-    if not labelled:
-        raise check.InvalidParameterError("`policies` must hold at least one policy; got none")
-    for spec in labelled.values():
-        find(spec)
-    return labelled
+def _blocks(plan: Plan, store: Store | None) -> tuple[list[Block], Store | None]:
+    """Return the blocks, and the store unless the sources no longer say what is running."""
+    if store is None:
+        return plan.nameless_blocks, None
+    try:
+        return plan.blocks, store
+    except EditedSources as error:
+        warnings.warn(f"{error}; nothing is kept or looked up", RuntimeWarning, stacklevel=3)
+        return plan.nameless_blocks, None
 
 
-def _rounds(checkpoints: int | Sequence[int], horizon: int) -> NDArray[np.int64]:
-    if isinstance(checkpoints, (int, np.integer)):
-        number = check.integer("checkpoints", checkpoints, low=1)
-        rounds = np.unique(np.ceil(np.arange(1, number + 1) * (horizon / number)).astype(np.int64))
-        return np.asarray(np.minimum(rounds, horizon), dtype=np.int64)
-    values = check.vector("checkpoints", checkpoints, low=1, high=horizon)
-    rounds = np.unique(values.astype(np.int64))
-    return rounds if rounds[-1] == horizon else np.append(rounds, horizon)
-
-
-def _check_environment(env: Any) -> None:
-    for name in ("n_arms", "instance"):
-        if not hasattr(env, name):
-            raise check.InvalidParameterError(
-                f"`env` must be an environment (it lacks `{name}`); got {env!r}"
-            )
-
-
-def _provenance(plan: dict[str, Any], started: float, backend: str, workers: int) -> dict[str, Any]:
-    text = json.dumps([plan, _cache.SOURCE_HASH], sort_keys=True, default=repr)
+def _provenance(plan: Plan, started: float, backend: str, workers: int) -> dict[str, Any]:
     return {
-        "plan": plan,
-        "plan_hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "plan": plan.to_data(),
+        "plan_hash": plan.hash,
         "zib": version("zib"),
         "sources": _cache.SOURCE_HASH,
         "numpy": np.__version__,
         "numba": numba.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "seed": plan["seed"],
+        "seed": plan.seed,
         "backend": backend,
         "workers": workers,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": time.time() - started,
     }
-
-
-@contextmanager
-def _progress(
-    wanted: bool | Callable[[int, int], None], total: int
-) -> Iterator[Callable[[int], None]]:
-    if callable(wanted):
-        tell, reached, lock = wanted, itertools.count(1), threading.Lock()
-
-        def tick(n: int) -> None:
-            with lock:
-                done = max(next(reached) for _ in range(n))
-            tell(done, total)
-
-        yield tick
-        return
-    if not wanted:
-        yield lambda n: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("simulating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("simulating", total=total)
-        yield lambda n: bar.advance(task, n)

@@ -1,0 +1,309 @@
+"""Workers of a Dask cluster: one made for the run on this machine, or one that is there.
+
+The process that calls `simulate` keeps the books: it looks blocks up, hands out pieces, takes them
+back and writes the store. Workers need no store and no common file system. A worker that dies
+costs the pieces it had; a worker with other versions is turned away, because its numbers could
+differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import platform
+import queue
+import signal
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from zib import _cache
+from zib._validate import InvalidParameterError
+from zib.sim.backends import Interrupted, Work, play_piece, warm_up
+from zib.sim.ledger import POLL, Ledger, Piece
+from zib.sim.plan import LIBRARIES, library_versions
+from zib.sim.run import Run
+
+QUEUED = 2  # pieces per thread of a worker: one is played while the next one travels
+MOST_DEATHS = 3  # times that workers may die over one piece (and Dask tries each a few times)
+COUNTED_EVERY = 2.0  # seconds between two looks at how many workers there are
+CONNECT = 20.0  # seconds in which a scheduler has to answer
+PATIENCE = 10.0  # seconds without any worker until the user is told
+
+
+class WorkerRefused(RuntimeError):
+    """A worker has other versions than the process that asks it to work."""
+
+
+# ------------------------------------------------------------------------------- on the workers
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return what must be the same here and there for numbers to be the same."""
+    return {
+        "zib": f"{metadata.version('zib')} ({_cache.COMPILED_HASH})",
+        **library_versions(),
+        "machine": platform.machine(),
+    }
+
+
+_WARM: set[tuple[str, int]] = set()
+_WARMING = threading.Lock()
+
+
+def _unpack(data: bytes) -> Work:
+    import cloudpickle
+
+    work: Work = cloudpickle.loads(data)
+    return work
+
+
+def _play(work: Work, name: str, wanted: dict[str, str], piece: Piece) -> Run:
+    """Play a piece on a worker; the first one of a policy there compiles what it needs."""
+    found = versions()
+    if found != wanted:  # a worker that joined after the others were asked
+        from distributed import get_worker
+
+        raise WorkerRefused(_refusal(get_worker().address, found, wanted))
+    with _WARMING:
+        if (name, piece.block.policy) not in _WARM:
+            warm_up(work, [piece.block.policy])
+            _WARM.add((name, piece.block.policy))
+    return play_piece(work, piece)
+
+
+def _refusal(address: str, found: dict[str, str], wanted: dict[str, str]) -> str:
+    apart = [
+        f"{name} {found.get(name, 'absent')} there and {name} {wanted[name]} here"
+        for name in wanted
+        if found.get(name) != wanted[name]
+    ]
+    return (
+        f"the worker {address} is refused, its results could differ: {'; '.join(apart)}. "
+        "Install the same versions on both sides"
+    )
+
+
+def _ask() -> Callable[[], dict[str, str]]:
+    """Return `versions` as a function that travels by value: a worker may have an old zib."""
+    libraries = LIBRARIES
+
+    def ask() -> dict[str, str]:
+        import platform
+        from importlib import metadata
+
+        found = {"machine": platform.machine()}
+        for name in ("zib", *libraries):
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                found[name] = "absent"
+        try:
+            from zib import _cache
+
+            found["zib"] += f" ({_cache.COMPILED_HASH})"
+        except Exception:  # whatever is wrong with it, it is not this one
+            pass
+        return found
+
+    return ask
+
+
+# ---------------------------------------------------------------------------------- on this side
+
+
+def require_distributed() -> None:
+    """Raise one sentence if Dask is not installed."""
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        raise InvalidParameterError(
+            "`backend`='dask' needs the package distributed; install it with: "
+            "pip install 'zib[dask]'"
+        ) from None
+
+
+@contextlib.contextmanager
+def _client(scheduler: str | None, workers: int) -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    if scheduler is not None:
+        try:
+            client = Client(scheduler, set_as_default=False, timeout=CONNECT)
+        except (OSError, ValueError) as error:
+            raise InvalidParameterError(
+                f"`scheduler` must be the address of a running Dask scheduler; {scheduler!r} does "
+                f"not answer ({error})"
+            ) from None
+        with client:
+            yield client
+        return
+    with _deaf_children(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about ports and versions that do not concern the user
+        cluster = LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            memory_limit=0,
+            silence_logs=logging.ERROR,
+        )
+    with cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Let processes started here ignore Ctrl-C, which is for this process to handle."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def run_dask(
+    work: Work, ledger: Ledger, workers: int, scheduler: str | None, tick: Callable[[int], None]
+) -> None:
+    """Play everything in the ledger on the workers of a cluster."""
+    with _client(scheduler, workers) as client:
+        _wait_for_workers(client)
+        _check_versions(client)
+        _Driver(client, work, ledger, tick).run()
+
+
+def _wait_for_workers(client: Any) -> None:
+    started, told = time.monotonic(), False
+    while not client.nthreads():
+        if not told and time.monotonic() - started > PATIENCE:
+            told = True
+            warnings.warn(
+                "the Dask scheduler has no workers yet; waiting for the first one",
+                UserWarning,
+                stacklevel=5,
+            )
+        time.sleep(POLL)
+
+
+def _check_versions(client: Any) -> None:
+    wanted = versions()
+    for address, found in client.run(_ask(), on_error="return").items():
+        if not isinstance(found, dict):
+            raise WorkerRefused(f"the worker {address} cannot be asked for its versions: {found}")
+        if found != wanted:
+            raise WorkerRefused(_refusal(address, found, wanted))
+
+
+class _Driver:
+    """Keeps the workers busy with a bounded queue."""
+
+    def __init__(
+        self, client: Any, work: Work, ledger: Ledger, tick: Callable[[int], None]
+    ) -> None:
+        import uuid
+
+        import cloudpickle
+
+        self._client, self._ledger, self._tick = client, ledger, tick
+        self._wanted, self._name = versions(), f"zib-{uuid.uuid4().hex}"
+        self._running: dict[Any, Piece] = {}
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._deaths: Counter[Piece] = Counter()
+        self._counted, self._threads = 0.0, 0
+        data = cloudpickle.dumps(work)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of large environments
+            # a task, not scattered data: that would be lost with the worker that has it
+            self._work = client.submit(_unpack, data, key=self._name, pure=False)
+
+    def run(self) -> None:
+        """Play until nothing is left."""
+        try:
+            # a piece costs the scheduler milliseconds, so it should take some tens to play
+            self._ledger.cut_for(self._room() // QUEUED, self._ledger.block_length // 8)
+            while True:
+                while len(self._running) < self._room():
+                    piece = self._ledger.next()
+                    if piece is None:
+                        break
+                    self._submit(piece)
+                if not self._running and not self._ledger.unfinished:
+                    return
+                self._take(self._finished())
+        except BaseException as error:
+            self._give_up()
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted from None
+            raise
+
+    def _room(self) -> int:
+        """Return how many pieces may be under way; workers come and go."""
+        now = time.monotonic()
+        if now - self._counted > COUNTED_EVERY:
+            self._counted = now
+            self._threads = sum(self._client.nthreads().values())
+        return QUEUED * max(1, self._threads)
+
+    def _submit(self, piece: Piece) -> None:
+        future = self._client.submit(_play, self._work, self._name, self._wanted, piece, pure=False)
+        self._running[future] = piece
+        future.add_done_callback(self._done.put)
+
+    def _finished(self) -> list[Any]:
+        """Wait a little and return the tasks that ended, well or not."""
+        found = []
+        try:
+            found.append(self._done.get(timeout=POLL))
+            while True:
+                found.append(self._done.get_nowait())
+        except queue.Empty:
+            return [future for future in found if future in self._running]
+
+    def _take(self, futures: list[Any]) -> None:
+        well = [future for future in futures if future.status == "finished"]
+        if well:
+            for future, rows in zip(well, self._client.gather(well), strict=True):
+                self._ledger.take(self._running.pop(future), rows)
+                self._tick(rows.regret.size)
+        for future in futures:
+            if future in self._running:
+                self._failed(future)
+
+    def _failed(self, future: Any) -> None:
+        """Hand the piece to another worker if that can help, or raise."""
+        from distributed import KilledWorker
+
+        piece = self._running[future]
+        if future.status != "error":
+            raise RuntimeError("the connection to the Dask scheduler was lost")
+        error = future.exception()
+        if isinstance(error, WorkerRefused):
+            warnings.warn(str(error), RuntimeWarning, stacklevel=5)
+            self._retire(str(error))
+        elif isinstance(error, KilledWorker) and self._deaths[piece] < MOST_DEATHS:
+            self._deaths[piece] += 1
+        else:
+            raise error
+        del self._running[future]
+        self._ledger.give_back(piece)
+
+    def _retire(self, refusal: str) -> None:
+        bad = [address for address in self._client.nthreads() if f" {address} " in refusal]
+        self._client.retire_workers(bad, close_workers=True)
+
+    def _give_up(self) -> None:
+        """Cancel what is under way, after taking what is finished."""
+        with contextlib.suppress(Exception):
+            self._client.cancel([f for f in self._running if f.status == "pending"])
+            well = [future for future in self._running if future.status == "finished"]
+            for future, rows in zip(well, self._client.gather(well), strict=True):
+                self._ledger.take(self._running.pop(future), rows)

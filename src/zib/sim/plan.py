@@ -1,0 +1,250 @@
+"""A plan: which policies play what, how often and with which seed, cut into blocks with names.
+
+A block is some replications of one policy. Its name, `key`, is a hash of all that its numbers
+depend on and of nothing else: the parameters, the environment, the checkpoints, the seed, the code
+that plays, the versions of what that code calls. So a block that was played for one study serves
+every other study that asks for the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib import _cache, _saved
+from zib import _validate as check
+from zib._kernel import lookup
+from zib._spec import label_of
+from zib.contextual.policy import lookup_policy
+from zib.sim.code import CannotBeStored, code_hash
+from zib.sim.fingerprint import fingerprint
+from zib.sim.loops import loop_of
+
+if TYPE_CHECKING:
+    from zib.sim.store import Store
+
+FORMAT = 1  # of the keys: raise it when the same words come to mean other numbers
+LIBRARIES = ("numpy", "numba", "scipy")
+
+# Rounds in a block: about a second of work. The number of workers and of replications must not
+# matter, or a larger study could not take over the blocks of a smaller one.
+BLOCK_ROUNDS, BLOCK_ROUNDS_CONTEXTUAL = 2_000_000, 50_000
+LONGEST_BLOCK = 256
+
+
+class Block(NamedTuple):
+    """Replications first, …, last − 1 of one policy; `key` is "" where it cannot be named."""
+
+    policy: int
+    first: int
+    last: int
+    key: str
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Policies × replications in one environment; make it with `Plan.of`.
+
+    Attributes
+    ----------
+    labels, specs
+        The policies.
+    environment
+        Environment, or generator of environments.
+    checkpoints
+        Rounds at which regret and reward are recorded; the last is the horizon.
+    replications, seed
+        Replication r of seed s draws from streams named after both.
+    """
+
+    labels: tuple[str, ...]
+    specs: tuple[Any, ...]
+    environment: Any = field(repr=False)
+    checkpoints: NDArray[np.int64] = field(repr=False)
+    replications: int
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        policies: Mapping[str, Any] | Sequence[Any],
+        env: Any,
+        *,
+        horizon: int,
+        replications: int = 50,
+        seed: int = 0,
+        checkpoints: int | Sequence[int] = 200,
+    ) -> Plan:
+        """Check everything and return the plan; the parameters are those of `zib.simulate`.
+
+        Examples
+        --------
+        >>> import zib
+        >>> env = zib.env.GaussianMAB(means=[4.0, 5.0], probs=[0.1, 0.05], sigma=1.0)
+        >>> plan = Plan.of([zib.mab.UCB1()], env, horizon=10_000, replications=450)
+        >>> [(block.first, block.last) for block in plan.blocks]
+        [(0, 200), (200, 400), (400, 450)]
+        """
+        _check_environment(env)
+        labelled = _labelled(policies, lookup_policy if hasattr(env, "n_features") else lookup)
+        horizon = check.integer("horizon", horizon, low=1)
+        return cls(
+            tuple(labelled),
+            tuple(labelled.values()),
+            env,
+            _rounds(checkpoints, horizon),
+            check.integer("replications", replications, low=1),
+            check.integer("seed", seed, low=0),
+        )
+
+    @property
+    def horizon(self) -> int:
+        """Rounds per replication."""
+        return int(self.checkpoints[-1])
+
+    @property
+    def block_length(self) -> int:
+        """Replications of a whole block."""
+        rounds = BLOCK_ROUNDS
+        if hasattr(self.environment, "n_features"):
+            rounds = BLOCK_ROUNDS_CONTEXTUAL
+        return max(1, min(rounds // self.horizon, LONGEST_BLOCK))
+
+    @cached_property
+    def policy_hashes(self) -> tuple[str, ...]:
+        """Per policy the hash of all that one replication depends on, but for its number.
+
+        Raises
+        ------
+        CannotBeStored
+            If a policy or the environment cannot be named exactly.
+        """
+        environment, around = fingerprint(self.environment)
+        return tuple(self._policy_hash(spec, environment, around) for spec in self.specs)
+
+    def _policy_hash(self, spec: Any, environment: str, around: frozenset[str]) -> str:
+        content, own = fingerprint(spec)
+        modules = own | around | {loop_of(self.environment).__module__}
+        return _hash(
+            {
+                "format": FORMAT,
+                "spec": content,
+                "environment": environment,
+                "checkpoints": self.checkpoints.tolist(),
+                "seed": self.seed,
+                "code": code_hash(modules),
+                "versions": library_versions(),
+                "machine": platform.machine(),
+            }
+        )
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks in the order in which they are played and merged; keys must be possible."""
+        return list(self._blocks(self.policy_hashes))
+
+    @property
+    def nameless_blocks(self) -> list[Block]:
+        """The same without keys, for simulations without a store."""
+        return list(self._blocks(("",) * len(self.specs)))
+
+    def _blocks(self, hashes: Sequence[str]) -> Iterator[Block]:
+        length = self.block_length
+        for first in range(0, self.replications, length):
+            last = min(first + length, self.replications)
+            for policy, name in enumerate(hashes):
+                key = _hash([name, first, last]) if name else ""
+                yield Block(policy, first, last, key)
+
+    def missing(self, store: Store) -> list[Block]:
+        """Return the blocks that are not in `store`."""
+        return [block for block in self.blocks if block.key not in store]
+
+    @cached_property
+    def hash(self) -> str:
+        """A fingerprint of the results: it changes when, and only when, they could."""
+        try:
+            parts: list[Any] = [list(self.policy_hashes)]
+        except CannotBeStored:  # the next best: words, and all sources
+            specs = [_saved.spec_to_data(spec) for spec in self.specs]
+            rounds = self.checkpoints.tolist()
+            parts = [specs, repr(self.environment), rounds, self.seed, _cache.SOURCE_HASH]
+        return _hash([*parts, list(self.labels), self.replications])[:16]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the plan as data for JSON."""
+        data = {
+            "policies": dict(
+                zip(self.labels, (_saved.spec_to_data(spec) for spec in self.specs), strict=True)
+            ),
+            "environment": repr(self.environment),
+            "horizon": self.horizon,
+            "replications": self.replications,
+            "seed": self.seed,
+            "checkpoints": self.checkpoints.tolist(),
+            "block_length": self.block_length,
+        }
+        try:
+            data["hashes"] = dict(zip(self.labels, self.policy_hashes, strict=True))
+        except CannotBeStored as error:
+            data["not storable"] = str(error)
+        return data
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Return the versions of what the code that plays calls."""
+    return {name: metadata.version(name) for name in LIBRARIES}
+
+
+def _hash(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _labelled(
+    policies: Mapping[str, Any] | Sequence[Any], find: Callable[[Any], Any]
+) -> dict[str, Any]:
+    if isinstance(policies, Mapping):
+        labelled = {str(label): spec for label, spec in policies.items()}
+    else:
+        specs = [policies] if hasattr(policies, "_fields") else list(policies)
+        labels = [label_of(spec) if hasattr(spec, "_fields") else "" for spec in specs]
+        labelled = {}
+        for label, spec in zip(labels, specs, strict=True):
+            name = label if labels.count(label) == 1 else repr(spec)
+            if name in labelled:
+                raise check.InvalidParameterError(f"`policies` holds {spec!r} twice")
+            labelled[name] = spec
+    if not labelled:
+        raise check.InvalidParameterError("`policies` must hold at least one policy; got none")
+    for spec in labelled.values():
+        find(spec)
+    return labelled
+
+
+def _rounds(checkpoints: int | Sequence[int], horizon: int) -> NDArray[np.int64]:
+    if isinstance(checkpoints, (int, np.integer)):
+        number = check.integer("checkpoints", checkpoints, low=1)
+        rounds = np.unique(np.ceil(np.arange(1, number + 1) * (horizon / number)).astype(np.int64))
+        return np.asarray(np.minimum(rounds, horizon), dtype=np.int64)
+    values = check.vector("checkpoints", checkpoints, low=1, high=horizon)
+    rounds = np.unique(values.astype(np.int64))
+    return rounds if rounds[-1] == horizon else np.append(rounds, horizon)
+
+
+def _check_environment(env: Any) -> None:
+    for name in ("n_arms", "instance"):
+        if not hasattr(env, name):
+            raise check.InvalidParameterError(
+                f"`env` must be an environment (it lacks `{name}`); got {env!r}"
+            )

@@ -1,0 +1,160 @@
+"""From a table of the study file to the environment or policy it describes."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zib._validate import InvalidParameterError
+from zib.studies.catalogue import Shelf, StudyError, suggestion
+
+NONE = "none"  # TOML has no word for Python's None
+Table = Mapping[str, Any]
+
+
+class Given(NamedTuple):
+    """What the file need not say: the folder its paths start from, and values by parameter."""
+
+    folder: Path
+    values: Mapping[str, Any]
+
+
+def joined(place: str, key: str) -> str:
+    """Return the place of `key` as one writes it in the file.
+
+    Examples
+    --------
+    >>> joined("policies", "ZI-TS"), joined("policies", "UCB, tuned")
+    ('policies.ZI-TS', 'policies."UCB, tuned"')
+    """
+    bare = re.fullmatch(r"[A-Za-z0-9_-]+", key) is not None
+    name = key if bare else '"' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{place}.{name}" if place else name
+
+
+def as_table(value: object, place: str) -> Table:
+    """Return `value` if it is a table, or raise."""
+    if not isinstance(value, Mapping):
+        raise StudyError(f"{place} must be a table, as in [{place}]; got {value!r}")
+    return value
+
+
+def check_keys(table: Table, place: str, known: Mapping[str, Any] | tuple[str, ...]) -> None:
+    """Raise unless every key of the table is known there."""
+    for key in table:
+        if key not in known:
+            where = f"{place}: " if place else ""
+            raise StudyError(f"{where}{key!r} is not a setting{suggestion(key, known)}")
+
+
+def build(table: object, place: str, shelf: Shelf, given: Given) -> Any:
+    """Return what `table` describes: ``kind`` names it, the other keys are its parameters.
+
+    Parameters
+    ----------
+    table
+        The table as it was read.
+    place
+        Where it stands in the file, for messages.
+    shelf
+        What may stand there.
+    given
+        Values for parameters that the maker wants and the table does not give.
+    """
+    content = dict(as_table(table, place))
+    if "kind" not in content:
+        raise StudyError(f'{place}: the `kind` of this {shelf.what} is missing, kind = "NAME"')
+    name = content.pop("kind")
+    make = shelf.find(name, place)
+    wanted = inspect.signature(make).parameters
+    # `kind` is taken: a parameter of that name is written `kind_`
+    written = {"kind_" if key == "kind" else key: key for key in wanted}
+    unknown = [key for key in content if key not in written]
+    if unknown:
+        raise StudyError(
+            f"{place}: {unknown[0]!r} is not a parameter of {name}{suggestion(unknown[0], written)}"
+        )
+    # the wrapper for unknown horizons starts with a short one of its own
+    passed = Given(given.folder, {} if name == "Anytime" else given.values)
+    arguments = {
+        written[key]: _value(value, joined(place, key), wanted[written[key]], shelf, passed)
+        for key, value in content.items()
+    }
+    required = [key for key, each in wanted.items() if each.default is inspect.Parameter.empty]
+    for key in required:
+        if key not in arguments and key in given.values:
+            arguments[key] = given.values[key]
+    missing = [f"`{key}`" for key in required if key not in arguments]
+    if missing:
+        raise StudyError(f"{place}: {name} needs {' and '.join(missing)}")
+    return _made(make, arguments, name, place)
+
+
+def _made(make: Any, arguments: dict[str, Any], name: str, place: str) -> Any:
+    try:
+        return make(**arguments)
+    except InvalidParameterError as error:
+        raise StudyError(f"{place}: {error}") from error
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise StudyError(f"{place}: {name} cannot be made of these values ({error})") from error
+
+
+def _value(value: Any, place: str, parameter: inspect.Parameter, shelf: Shelf, given: Given) -> Any:
+    if parameter.name == "log":
+        return read_log(value, place, given.folder)
+    if value == NONE and "None" in str(parameter.annotation):
+        return None
+    return _nested(value, place, shelf, given)
+
+
+def _nested(value: Any, place: str, shelf: Shelf, given: Given) -> Any:
+    if isinstance(value, Mapping):
+        return build(value, place, shelf.inside, given)
+    if isinstance(value, list):
+        return [_nested(item, f"{place}[{i}]", shelf, given) for i, item in enumerate(value)]
+    return value
+
+
+# -------------------------------------------------------------------------------------------- logs
+
+
+def read_log(table: object, place: str, folder: Path) -> Any:
+    """Return the log in a file, described by ``{ file = "…", arm = "…", reward = "…" }``."""
+    from zib.datasets import LoggedData
+
+    content = dict(as_table(table, place))
+    roles = tuple(key for key in inspect.signature(LoggedData.read).parameters if key != "path")
+    check_keys(content, place, ("file", *roles))
+    for key in ("file", "arm", "reward"):
+        if not isinstance(content.get(key), str):
+            got = f"got {content[key]!r}" if key in content else "it is missing"
+            raise StudyError(f"{place}: `{key}` must be a text in quotes; {got}")
+    path = folder / content.pop("file")
+    return _made(lambda **columns: LoggedData.read(path, **columns), content, "a log", place)
+
+
+def log_digests(value: object, folder: Path) -> dict[str, str]:
+    """Return SHA-256 sums of all log files that tables in `value` name, by the name used there."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping):
+        return {}
+    found: dict[str, str] = {}
+    log = value.get("log")
+    if isinstance(log, Mapping) and isinstance(log.get("file"), str):
+        found[log["file"]] = _digest(folder / log["file"])
+    for item in value.values():
+        found |= log_digests(item, folder)
+    return found
+
+
+def _digest(path: Path) -> str:
+    if path.is_dir():
+        parts = (_digest(file) for file in sorted(path.rglob("*")) if file.is_file())
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

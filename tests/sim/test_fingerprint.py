@@ -1,0 +1,152 @@
+"""Values as hashes: equal for equal values in any process, different for different ones."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import zib
+from zib.sim.code import CannotBeStored
+from zib.sim.fingerprint import fingerprint
+
+
+class Plain:
+    def __init__(self, **content) -> None:
+        self.__dict__.update(content)
+
+    @functools.cached_property
+    def remembered(self):
+        return 3
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a, b) -> None:
+        self.a, self.b = a, b
+
+
+class Pair(NamedTuple):
+    a: float
+    b: object
+
+
+@dataclass
+class Data:
+    a: float
+
+
+def scaled(x, factor=2.0):
+    return factor * x
+
+
+def close_over(y):
+    return lambda x: x + y
+
+
+DIFFERENT = [
+    None, True, 1, 1.0, "1", b"1", (1,), [1], {1}, {"1": 1}, (1.0,), math.nan, -0.0, 0.0,
+    math.nextafter(1.0, 2.0), np.float64(1.0), np.float32(1.0), np.array([1.0]), np.array([1]),
+    np.array([[1.0]]), np.array([1.0, 2.0]), Plain(), Plain(a=1), Plain(b=1), Plain(a=1.0),
+    Slots(1, 2), Slots(2, 1), Pair(1.0, 2), Pair(1.0, 2.0), Data(1.0), Data(2.0), scaled, len,
+    functools.partial(scaled, factor=3.0), functools.partial(scaled, factor=4.0), close_over(1),
+    close_over(2), lambda x: x + 1, lambda x: x + 2, math.exp, math.log, np.exp, Plain,
+    tuple(float(i) for i in range(100)), [float(i) for i in range(100)],
+    tuple(float(i) for i in range(1, 101)), np.random.default_rng(1), np.random.default_rng(2),
+    zib.mab.UCB1(scale=1.0), zib.mab.UCB1(scale=2.0), zib.SubGaussian(1.0),
+    zib.mab.ZIUCB(horizon=10, sigma=1.0), zib.mab.ZIUCB(horizon=10, sigma=1.5),
+    zib.env.Gaussian(1.0, 1.0), zib.env.Gaussian(1.0, 2.0), np.array(["a", 1], dtype=object),
+]  # fmt: skip
+
+
+def test_different_values_have_different_hashes():
+    hashes = [fingerprint(value)[0] for value in DIFFERENT]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_equal_values_have_equal_hashes():
+    pairs = [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({1, 2, 3}, {3, 2, 1}),
+        (np.arange(6.0).reshape(2, 3).T, np.array([[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])),
+        (Plain(a=[1, np.ones(2)]), Plain(a=[1, np.ones(2)])),
+        (close_over(5), close_over(5)),
+    ]
+    for one, other in pairs:
+        assert fingerprint(one) == fingerprint(other)
+
+
+def test_what_an_object_remembers_does_not_count():
+    used, law = Plain(a=1), zib.env.Empirical([1.0, 2.0])
+    before = fingerprint(used), fingerprint(law)
+    assert used.remembered == 3
+    law.sample(np.random.default_rng(0), 3)
+    assert (fingerprint(used), fingerprint(law)) == before
+
+
+def test_modules_are_those_of_all_parts():
+    spec = zib.mab.Anytime(spec=zib.mab.ZIUCB(horizon=10, tail=zib.SubExponential(1.0)))
+    assert {"zib.mab.anytime", "zib.mab.zi_ucb", "zib.mab.tails"} <= fingerprint(spec)[1]
+    assert __name__ in fingerprint(Plain(a=[scaled]))[1]
+
+
+@pytest.mark.parametrize(
+    "value", [threading.Lock(), re.compile("a"), iter([1]), sys, type("D", (dict,), {})(a=1)]
+)
+def test_what_cannot_be_named_is_refused_in_one_sentence(value):
+    with pytest.raises(CannotBeStored, match="`store` cannot name a .* exactly"):
+        fingerprint(Plain(inside=value))
+    loop = Plain()
+    loop.own = loop
+    with pytest.raises(CannotBeStored, match="contains itself"):
+        fingerprint(loop)
+
+
+ENVIRONMENTS = """
+import numpy as np, zib
+from zib.datasets import LoggedData
+rng = np.random.default_rng(0)
+log = LoggedData.from_arrays(rng.integers(0, 2, 400), rng.exponential(size=400),
+                             context=rng.integers(0, 2, (400, 1)).astype(float))
+ENVIRONMENTS = [
+    zib.env.GaussianMAB(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0),
+    zib.env.BootstrapMAB(log), zib.env.BootstrapContextual(log),
+    zib.env.LoanMarket(),
+    *(zib.env.make(name) for name in zib.env.list_ids()),
+]
+"""
+
+
+def test_every_environment_can_be_named_alike_in_another_process():
+    text = ENVIRONMENTS + textwrap.dedent(
+        """
+        from zib.sim.fingerprint import fingerprint
+        for env in ENVIRONMENTS:
+            if hasattr(env, "n_features"):
+                env.instance(np.random.default_rng(0)).block(np.random.default_rng(1), 4)
+            print(fingerprint(env)[0], repr(env).replace("\\n", " "))
+        """
+    )
+    seen = set()
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", text],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        seen.add(done.stdout)
+    (output,) = seen
+    lines = output.splitlines()
+    assert len(lines) > 15
+    assert len({line.split()[0] for line in lines}) == len(set(lines))
