@@ -2,13 +2,16 @@
 
 import json
 import re
+import sys
+import time
+from contextlib import nullcontext
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from zib.experiments import runner
+from zib.experiments import ahead, runner
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict
 from zib.experiments.report import render, write_report
 from zib.experiments.runner import OutputError, UnknownExperiment, reproduce, resolve
@@ -58,6 +61,7 @@ def fakes(monkeypatch):
 
     modules = {name: module(name) for name in runner.EXPERIMENTS}
     monkeypatch.setattr(runner, "module_of", modules.__getitem__)
+    monkeypatch.setattr(runner, "compiling_ahead", lambda names: nullcontext())
     return SimpleNamespace(calls=calls, modules=modules, module=module)
 
 
@@ -213,3 +217,29 @@ def test_figure_1a(tmp_path):
     assert abs(int(counts[0][2]) / total - 0.78) < 5 * (0.22 * 0.78 / total) ** 0.5
     assert record.verdicts == ()
     assert len(record.tables[0].rows) == 5
+
+
+def test_the_process_that_compiles_ahead_ends_with_the_run(tmp_path, monkeypatch):
+    sign = tmp_path / "started"
+    code = f"import pathlib, time; pathlib.Path({str(sign)!r}).touch(); time.sleep(600)"
+    monkeypatch.setattr(ahead, "COMMAND", (sys.executable, "-c", code))
+    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 4)
+    started = []
+    real = ahead.subprocess.Popen
+
+    def popen(*args, **kwargs):
+        started.append(real(*args, **kwargs))
+        return started[-1]
+
+    monkeypatch.setattr(ahead.subprocess, "Popen", popen)
+    with pytest.raises(KeyboardInterrupt), ahead.compiling_ahead(["fig2", "fig3"]):
+        for _ in range(600):
+            if sign.exists():
+                break
+            time.sleep(0.05)
+        assert started[0].poll() is None
+        raise KeyboardInterrupt
+    assert started[0].poll() is not None
+    with ahead.compiling_ahead(["fig3", "figS1"]):
+        pass
+    assert len(started) == 1

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from zib.experiments.loan_study import CPRM_FILES, FOLDER_VARIABLE, KZ_FILE
+from zib.experiments.loan_study import CPRM_FILES, FOLDER_VARIABLE, KL_FILE, KZ_FILE
 from zib.experiments.record import Record, Scale
 from zib.sim import CannotBeStored, Store
 from zib.sim.code import code_hash
@@ -67,7 +67,7 @@ def _data_files() -> dict[str, str]:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return {}
-    found = (Path(folder) / name for name in (KZ_FILE, *CPRM_FILES))
+    found = (Path(folder) / name for name in (KZ_FILE, KL_FILE, *CPRM_FILES))
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in found if p.is_file()}
 
 

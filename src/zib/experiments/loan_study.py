@@ -23,6 +23,7 @@ from zib.experiments.record import Context, Setting, Table
 
 FOLDER_VARIABLE = "ZIB_DATA"
 KZ_FILE = "karlan_zinman_2008/kz_demandelasts_aer08.dta"
+KL_FILE = "karlan_list_2007/charitable.csv.gz"
 CPRM_FILES = ("cprm/loans.csv", "cprm/loans.parquet", "cprm/loans.dta")
 LAMBDA = 1.0
 LEVEL, POWER = 0.05, 0.8

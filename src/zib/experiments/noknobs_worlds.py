@@ -13,12 +13,11 @@ import numpy as np
 
 import zib
 from zib.env import MAB, LogNormal, Pareto, ZeroInflated
-from zib.experiments.loan_study import FOLDER_VARIABLE, KZ_FILE
+from zib.experiments.loan_study import FOLDER_VARIABLE, KL_FILE, KZ_FILE
 from zib.experiments.panels import TITLES, panel_ids, policies
 
 DEFAULT = "ZI adaptive"
 TAGS = ("p10", "p15", "p20", "p25", "p30", "tiny")
-KL_FILE = "karlan_list_2007/charitable.csv.gz"
 LONG, SHORT = 75_000, 10_000
 N_ARMS = 10
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from zib._validate import InvalidParameterError, choice, integer
 from zib.experiments import kept
+from zib.experiments.ahead import compiling_ahead
 from zib.experiments.record import SCALES, Context, Record, Scale
 from zib.sim import Store
 from zib.sim.store import as_store
@@ -167,24 +168,31 @@ def reproduce(
     total = sum(float(module.WEIGHT) for module in modules.values())
     done = 0.0
     finished: dict[str, Record] = {}
-    for name, module in modules.items():
-        weight = float(module.WEIGHT)
-        progress = _progress(tell, name, done / total, weight / total)
-        progress("starting", 0.0)
-        context = Context(scale, seed, workers, folder / name, progress, kept_in)
-        try:
-            record = _run(module, context)
-        except KeyboardInterrupt:
-            raise Interrupted(finished) from None
-        record.save(folder / name)
-        finished[name] = record
-        write_report(folder, load_records(folder))
-        done += weight
-        if record.interrupted:
-            raise Interrupted(finished)
+    to_run = [name for name in names if not _is_kept(modules[name], scale, seed, kept_in)]
+    with compiling_ahead(to_run):
+        for name, module in modules.items():
+            weight = float(module.WEIGHT)
+            progress = _progress(tell, name, done / total, weight / total)
+            progress("starting", 0.0)
+            context = Context(scale, seed, workers, folder / name, progress, kept_in)
+            try:
+                record = _run(module, context)
+            except KeyboardInterrupt:
+                raise Interrupted(finished) from None
+            record.save(folder / name)
+            finished[name] = record
+            write_report(folder, load_records(folder))
+            done += weight
+            if record.interrupted:
+                raise Interrupted(finished)
     if tell is not None:
         tell("", "done", 1.0)
     return finished
+
+
+def _is_kept(module: Any, scale: Scale, seed: int, store: Store | None) -> bool:
+    key = None if store is None else kept.key_of(module, scale, seed)
+    return store is not None and key is not None and key in store
 
 
 def _run(module: Any, context: Context) -> Record:
