@@ -220,6 +220,8 @@ def test_two_processes_share_the_work(tmp_path, whole):
     backends.play_piece = count
     env = zib.env.GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.2], sigma=1.0)
     specs = {{"ucb1": zib.mab.UCB1(), "ucb": zib.mab.ZIUCB(horizon=100, sigma=1.0)}}
+    zib.simulate(specs, env, horizon=100, replications=1, progress=False)  # compiled from here on
+    played.clear()
     print("ready", flush=True)
     sys.stdin.readline()
     found = zib.simulate(specs, env, horizon=100, replications=30, progress=False,

@@ -74,8 +74,7 @@ def run(context: Context) -> Record:
     for i, world in enumerate(everywhere):
 
         def told(done: int, total: int, i: int = i, name: str = world.name) -> None:
-            if done % 20 == 0:
-                context.tell(name, (i + done / total) / len(everywhere))
+            context.tell(name, (i + done / total) / len(everywhere))
 
         result = zib.simulate(
             world.policies,

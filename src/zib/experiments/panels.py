@@ -204,8 +204,7 @@ def play(
         context.tell(name, i / len(ids))
 
         def report(done: int, total: int, name: str = name, i: int = i) -> None:
-            if done % 100 == 0:  # often enough for a bar, seldom enough to cost nothing
-                context.tell(name, (i + done / total) / len(ids))
+            context.tell(name, (i + done / total) / len(ids))
 
         with warnings.catch_warnings():
             # an interrupted simulation says so by a warning; here its result says so
