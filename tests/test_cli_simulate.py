@@ -184,6 +184,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(file):
     finally:
         running.kill()
         running.wait()
+        running.stderr.close()
     assert running.returncode == 130
     assert "Interrupted; what is finished is in" in said
     assert "The same command goes on with what is missing." in said

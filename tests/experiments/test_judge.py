@@ -197,7 +197,8 @@ def test_words():
 def _panel(family, curves):
     labels = {
         label: curves.get(label, lambda t: 30 * np.log(t))
-        for label in (*panels.ZERO_INFLATED, panels.STRONG, *panels.BASELINES, *panels.OTHERS)
+        for group in (panels.ZERO_INFLATED, panels.BASELINES, panels.OTHERS, panels.BEYOND)
+        for label in (panels.STRONG, *group)
     }
     return panels.Panel(family, (0.3, 0.35), made(labels), None)
 
@@ -205,12 +206,13 @@ def _panel(family, curves):
 def test_study_verdicts_follow_the_curves():
     ours = {label: lambda t: 20 * np.log(t) for label in panels.ZERO_INFLATED}
     ours["ZI-TS"] = lambda t: 15 * np.log(t)
+    ours["ZI-IMED"] = lambda t: 10 * np.log(t)
     theirs = {label: lambda t: 0.2 * t for label in panels.BASELINES}
     drawn = [
         _panel(family, {**ours, **theirs}) for family in ("gaussian", "mixture", "exponential")
     ]
     assert {v.status for v in study_claims.verdicts(drawn)} == {"holds"}
-    swapped = {label: lambda t: 0.2 * t for label in panels.ZERO_INFLATED}
+    swapped = {label: lambda t: 0.2 * t for label in (*panels.ZERO_INFLATED, *panels.BEYOND)}
     drawn = [_panel(family, swapped) for family in ("gaussian", "mixture", "exponential")]
     statuses = [v.status for v in study_claims.verdicts(drawn)]
     assert statuses[0] == statuses[1] == "fails"

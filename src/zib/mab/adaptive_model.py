@@ -21,7 +21,7 @@ from zib.mab.learned_prior import (
 )
 from zib.stats.arms import FIRST_FREE
 
-UNDECIDED, GAUSSIAN, GAMMA, LOGNORMAL = range(4)
+UNDECIDED, GAUSSIAN, LOGNORMAL = range(3)
 
 # columns of `cache`: sums over the rewards of an arm, ...
 LOG_TOTAL, LOG_SQUARES, NEGATIVE = 0, 1, 2
@@ -98,8 +98,6 @@ def _place(state: Any, arm: int) -> tuple[float, float]:
     if state.shared[FAMILY] == GAUSSIAN:
         own = _shrunk(state.spread[arm], state.shared[POOLED], count, state.shared[BORROWED])
         return mean, own / count
-    if state.shared[FAMILY] == GAMMA:
-        return math.log(mean), _relative_variance(state, arm) / count
     place, variance, gap, of_gap = _lognormal_place(state, arm)
     between = max(state.shared[GAP_SPREAD], LEAST_GAP)
     share = between / (between + of_gap)
@@ -143,7 +141,12 @@ def log_gamma(x: float) -> float:
 
 @jitable
 def _choose_family(state: Any, paid: float) -> int:
-    """Return the family with the largest likelihood; keep the variances pooled over arms.
+    """Return the family to play with, and keep the variances pooled over arms.
+
+    The log-normal has to be more likely than a Gaussian and than a gamma law. For gamma rewards
+    averages are the best there is, and the Gaussian law of an average, with a scatter that does not
+    shrink with it, led to less regret in simulations than the exact posterior: an arm that looks
+    bad by bad luck is not also thought to be certainly bad.
 
     Every arm has a mean of its own, all have one scatter. Where hardly any arm has paid twice,
     arms are taken together: that overstates the scatter, which is the safe side.
@@ -194,10 +197,10 @@ def _choose_family(state: Any, paid: float) -> int:
     shape = (3.0 - s + math.sqrt((s - 3.0) * (s - 3.0) + 24.0 * s)) / (12.0 * s)
     gamma = paid * (shape * math.log(shape) - log_gamma(shape) - shape)
     gamma += (shape - 1.0) * logs - shape * log_means
-    if lognormal > max(gaussian, gamma):
-        state.shared[POOLED] = log_variance
-        return LOGNORMAL
-    return GAMMA if gamma > gaussian else GAUSSIAN
+    if lognormal <= max(gaussian, gamma):
+        return GAUSSIAN
+    state.shared[POOLED] = log_variance
+    return LOGNORMAL
 
 
 @jitable
@@ -205,9 +208,6 @@ def _own_spread(state: Any, arm: int) -> float:
     """Return the centred sum of squares of an arm on the scale of the family."""
     if state.shared[FAMILY] == LOGNORMAL:
         return _log_spread(state, arm)
-    if state.shared[FAMILY] == GAMMA:
-        mean = state.total[arm] / state.nonzero[arm]
-        return float(state.spread[arm] / (mean * mean))
     return float(state.spread[arm])
 
 
@@ -218,7 +218,7 @@ def _fit_scatter(state: Any) -> None:
     Arms of the same scatter lead to a large number, arms that differ to a small one.
     """
     state.shared[BORROWED] = FEWEST_FREE
-    pooled = state.shared[POOLED_CV] if state.shared[FAMILY] == GAMMA else state.shared[POOLED]
+    pooled = state.shared[POOLED]
     if pooled <= 0.0:
         return
     best = -np.inf

@@ -2,8 +2,8 @@
 
 Three questions are answered from the rewards of all arms, again and again as rounds go by:
 
-- **Which family?** Rewards that are never negative are held against a gamma and a log-normal law,
-  all rewards against a Gaussian one; the largest likelihood wins.
+- **Which family?** A Gaussian one, unless no reward is negative and a log-normal law is more likely
+  than both a Gaussian and a gamma law.
 - **How alike are the arms?** Their probabilities (a Beta prior), their magnitudes (a normal prior
   of the mean or of its logarithm), and how much their rewards scatter (a scaled F law of the arms'
   variances, whose degrees of freedom say how far an arm may trust the others' scatter).
@@ -26,7 +26,6 @@ from zib.mab.adaptive_model import (
     CERTAIN,
     FAMILY,
     FREEDOM,
-    GAMMA,
     GAUSSIAN,
     LOG_SQUARES,
     LOG_TOTAL,
@@ -65,18 +64,18 @@ class ZIAdaptive(Spec, _ZIAdaptiveFields):
     """Posterior sampling that learns everything else from the rewards; what `Bandit` plays alone.
 
     Nothing has to be known: neither the horizon nor the scale, the tail or the family of the
-    rewards. Magnitudes may be Gaussian, gamma or log-normal, of one scatter or each of its own, and
-    heavy-tailed or none of these: the family is a help while rewards are few, and every arm is
-    judged by its average in the end.
+    rewards. Magnitudes may be of one scatter or each of its own, skewed or heavy-tailed: that they
+    look log-normal is a help while rewards are few, and every arm is judged by its average in the
+    end.
 
     Notes
     -----
     p̃ ~ Beta(α + B, β + n − B) with α and β learned across arms. The magnitude μ̃ is drawn from a
-    normal law (of its logarithm, unless the family is Gaussian; a gamma family gives an inverse
-    gamma law) around a compromise between the arm and all arms, with the arm's variance a
-    compromise as well. An arm that never paid may pay far more than the others: its magnitude is
-    drawn from all arms and multiplied by a factor with a heavy tail. Priors are learned anew each
-    time the number of rounds has grown by five per cent, at a cost of order K.
+    normal law (of its logarithm, if the family is log-normal) around a compromise between the arm
+    and all arms, with the arm's variance a compromise as well. An arm that never paid may pay far
+    more than the others: its magnitude is drawn from all arms and multiplied by a factor with a
+    heavy tail. Priors are learned anew each time the number of rounds has grown by five per cent,
+    at a cost of order K.
 
     Examples
     --------
@@ -180,9 +179,6 @@ def _draw(state: Any, arm: int, family: float, rng: Any) -> float:
         width *= math.sqrt(0.5 * freedom / rng.standard_gamma(0.5 * freedom))
     if family == GAUSSIAN:
         return float(place + width * rng.standard_normal())
-    if family == GAMMA and width > 1e-6:
-        shape = 1.0 / (width * width)
-        return float(math.exp(place) * shape / max(rng.standard_gamma(shape), 1e-300))
     return math.exp(min(place + width * rng.standard_normal(), 700.0))
 
 
