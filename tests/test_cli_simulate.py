@@ -171,7 +171,13 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(file):
     command = [sys.executable, "-m", "zib.cli", "simulate", str(file), "--workers", "1"]
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
     running = subprocess.Popen(
-        command, cwd=file.parent, env=environment, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=file.parent,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        # tests that run in the background have children that ignore Ctrl-C
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         deadline = time.monotonic() + 120
