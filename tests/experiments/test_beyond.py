@@ -77,7 +77,7 @@ def test_sparsity_verdict() -> None:
 
 
 def test_the_prize_is_judged_at_its_horizon_only() -> None:
-    found = limit.Prize(1_000_000, "ZI posterior", 100.0, {"a": 1300.0, "b": 1250.0})
+    found = limit.Prize(1_000_000, "ZI posterior", 100.0, {"a": 1300.0, limit.CHERNOFF: 900.0})
     assert limit._prize_verdict(found).status == "holds"
     assert limit._prize_verdict(found._replace(regret=110.0)).status == "fails"
     assert limit._prize_verdict(found._replace(horizon=10_000)).status == "open"

@@ -182,9 +182,9 @@ def test_forgetting_is_refused_with_a_hint() -> None:
 
 
 def test_an_arm_that_never_paid_may_pay_far_more() -> None:
-    """P(factor > x) = 1/(4x²) for x ≥ 1; binomial tests at level 1e-6 each."""
+    """Ten arms: P(factor > x) = 1/(4x²) for x ≥ 1; binomial tests at level 1e-6 each."""
     rng = np.random.default_rng(9)
-    factors = np.array([zi_adaptive._surprise(rng) for _ in range(40_000)])
+    factors = np.array([zi_adaptive._surprise(10, rng) for _ in range(40_000)])
     assert factors.min() == 1.0
     for x in (1.0, 2.0, 5.0):
         seen = int((factors > x).sum())

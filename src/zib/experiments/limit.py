@@ -34,6 +34,7 @@ TITLE = "Beyond the paper: regret against the information-theoretic limit"
 WEIGHT = 2.0
 TARGET = 1.25
 PRIZE_HORIZON = 1_000_000
+TIGHT, CHERNOFF = "Algorithm 1 with the tight radius", "the same with the Chernoff bound"
 PRIZE = 12.0  # how many times less than Algorithm 1 and the strong baseline, on the sparse instance
 SPARSE, DENSE = "sparse", "dense"
 LABELS = ("ZI-KL-UCB", "ZI-IMED", "ZI posterior")
@@ -117,19 +118,24 @@ class Prize(NamedTuple):
 
     @property
     def factors(self) -> list[float]:
-        """How many times ours the others are."""
-        return [other / self.regret for other in self.others.values()]
+        """How many times ours those of the target are."""
+        return [r / self.regret for label, r in self.others.items() if label != CHERNOFF]
 
 
 def prize(context: Context, result: Results, replications: int) -> Prize:
-    """Play Algorithm 1 (tight) and the strong baseline where `result` was measured."""
+    """Play Algorithm 1 and the strong baseline where `result` was measured.
+
+    Algorithm 1 has a Hoeffding bound for the probability; the library's default has a Chernoff
+    bound there, which gains a lot where rewards are rare. It is shown as well.
+    """
     at = int(np.argmin(np.abs(result.checkpoints - result.checkpoints[-1] / 10)))
     horizon = int(result.checkpoints[at])
     ours = {label: float(result.regret[i, :, at].mean()) for i, label in enumerate(result.labels)}
     best = min(ours, key=lambda label: ours[label])
     others = zib.simulate(
         {
-            "ZI-UCB": zib.mab.ZIUCB(horizon=horizon, sigma=1.0),
+            TIGHT: zib.mab.ZIUCB(horizon=horizon, sigma=1.0, occurrence="hoeffding"),
+            CHERNOFF: zib.mab.ZIUCB(horizon=horizon, sigma=1.0),
             "UCB true size (strong)": zib.mab.UCB(horizon=horizon, sigma=1.0, size="true"),
         },
         instances()[0].env,

@@ -51,7 +51,7 @@ from zib.mab.learned_prior import (
 )
 from zib.stats.arms import CLOCK, ArmState, new_state, observe
 
-SURPRISE = 0.25
+SURPRISE = 2.5  # of all arms together, so that a thousand arms do not cost a thousand times as much
 
 
 class _ZIAdaptiveFields(NamedTuple):
@@ -154,19 +154,20 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
         else:
             magnitude = _draw(state, k, family, rng)
             if count == 0.0:
-                magnitude *= _surprise(rng)
+                magnitude *= _surprise(out.size, rng)
         out[k] = prob * magnitude
 
 
 @jitable
-def _surprise(rng: Any) -> float:
-    """Return a factor ≥ 1 for the magnitude of an arm that never paid: P(factor > x) = 1/(4x²).
+def _surprise(n_arms: int, rng: Any) -> float:
+    """Return a factor ≥ 1 for the magnitude of an arm that never paid.
 
-    The other arms say little about such an arm: it may pay rarely and enormously. With a factor
-    that has no such tail the arm is given up for ever on some bandits; with it the arm is played
-    at least of the order of T^(1/3) times, and so found in the end.
+    P(factor > x) = min(1, 2.5/K)/x². The other arms say little about such an arm: it may pay rarely
+    and enormously. With a factor that has no such tail the arm is given up for ever on some
+    bandits; with it the arm is played at least of the order of T^(1/3) times, and so found in the
+    end.
     """
-    return math.sqrt(max(SURPRISE / (1.0 - rng.random()), 1.0))
+    return math.sqrt(max(min(SURPRISE / n_arms, 1.0) / (1.0 - rng.random()), 1.0))
 
 
 @jitable
