@@ -68,7 +68,7 @@ def cost(name: str, result: Results) -> Cost:
 def run(context: Context) -> Record:
     """Play in every world and compare the default with the best."""
     started = time.perf_counter()
-    longest, replications = (10_000, 8) if context.quick else (LONG, 100)
+    longest, replications = (10_000, 8) if context.quick else (LONG, 50)
     everywhere = worlds(longest)
     found: list[tuple[World, Results]] = []
     for i, world in enumerate(everywhere):
