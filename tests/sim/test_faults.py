@@ -156,6 +156,7 @@ def test_a_worker_process_that_dies_loses_nothing_finished(children, whole, tmp_
     """A process of the pool is killed: the run ends with an error, the next one goes on."""
     store, out = Store(tmp_path / "store"), str(tmp_path / "out.npz")
     options = {"backend": "processes", "workers": 2, "store": str(store.folder), "out": out}
+    options["replications"] = 300  # some seconds, so that it is not over before the worker is found
     child = children.start(**options)
     wait_for(lambda: files(store) > 2)
     listed = subprocess.run(
@@ -168,4 +169,6 @@ def test_a_worker_process_that_dies_loses_nothing_finished(children, whole, tmp_
     assert kept > 2
     children.start(**options | {"backend": "threads"})
     assert children.end() == 0
-    assert np.array_equal(zib.Results.load(out).regret, whole.regret)
+    found = zib.Results.load(out)
+    assert found.complete
+    assert np.array_equal(found.regret[:, : whole.regret.shape[1]], whole.regret)

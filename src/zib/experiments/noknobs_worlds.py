@@ -98,7 +98,7 @@ def _of_the_paper(name: str, longest: int) -> World:
         "ZI posterior, size unknown": zib.mab.ZIPosterior(),
         "ZI posterior learned": zib.mab.ZIPosterior(prior="learned", **told),
     }
-    return World(f"{TITLES[maker.family]}, p {low:g}–{high:g}", maker, horizon, everybody)
+    return World(f"{TITLES[maker.family]} p {low:g}–{high:g}", maker, horizon, everybody)
 
 
 def _told(law: Any, horizon: int) -> dict[str, Any]:
