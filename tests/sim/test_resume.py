@@ -283,3 +283,20 @@ def test_interrupted_run_goes_on_with_what_is_stored(store, whole, counted):
     counted.played.clear()
     same(simulate(store=store), whole)
     assert len(counted.played) == 40 - 3 * SMALL
+
+
+def test_claims_that_a_dead_process_left_on_finished_blocks_are_removed(store, whole):
+    """It was killed between keeping the block and giving up its claim."""
+    simulate(store=store)
+    keys = [
+        block.key
+        for block in Plan.of(SPECS, ENV, horizon=100, replications=20, checkpoints=10).blocks
+    ]
+    left = [store.path_of(key).with_suffix(".lock") for key in keys[:2]]
+    for path in left:
+        path.touch()
+    held = store.claim(keys[2])  # this one is alive
+    same(simulate(store=store), whole)
+    assert not any(path.exists() for path in left)
+    assert store.claim(keys[2]) is None
+    held.release()

@@ -235,6 +235,7 @@ class Ledger:
             return False
         found = self._sink.stored(block, self._read)
         if found:
+            self._store.tidy(block.key)
             self._tick((block.last - block.first) * self._plan.checkpoints.size)
         return found
 

@@ -171,6 +171,13 @@ class Store:
 
     # ----------------------------------------------------------------------------------- claims
 
+    def tidy(self, key: str) -> None:
+        """Remove the claim of a process that died between keeping a block and giving it up."""
+        if self.path_of(key).with_suffix(LOCK).exists():
+            claim = self.claim(key)
+            if claim is not None:
+                claim.release()
+
     def claim(self, key: str) -> Claim | None:
         """Return the claim on a key, or None while another process (or thread) has it.
 
