@@ -160,7 +160,10 @@ def test_a_worker_process_that_dies_loses_nothing_finished(children, whole, tmp_
     child = children.start(**options)
     wait_for(lambda: files(store) > 2)
     listed = subprocess.run(
-        ["ps", "-o", "pid=,args=", "-g", str(child)], capture_output=True, text=True, check=True
+        ["ps", "-ww", "-o", "pid=,args=", "-g", str(child)],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     (worker, *_) = [int(x.split()[0]) for x in listed.splitlines() if "spawn_main" in x]
     os.kill(worker, signal.SIGKILL)
