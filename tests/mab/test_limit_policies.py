@@ -180,7 +180,7 @@ LAZY = [
 
 @pytest.mark.parametrize("spec", LAZY)
 def test_lazy_scores_choose_the_exact_maximiser(spec: object) -> None:
-    """What is kept only bounds the indices; the largest score is always an exact index."""
+    """What is kept only bounds the indices, and may be handed out where it settles the choice."""
     env = zib.env.ExponentialMAB(means=[1.0, 1.2, 0.8, 3.0], probs=[0.3, 0.25, 0.4, 0.02])
     state = _kernel.init(spec, 4)
     rng = np.random.default_rng(5)
@@ -189,7 +189,6 @@ def test_lazy_scores_choose_the_exact_maximiser(spec: object) -> None:
     for _ in range(1500):
         _kernel.scores(spec, state, rng, lazy)
         _kernel.indices(spec, state, rng, exact)
-        assert lazy.max() == exact.max()
         assert np.array_equal(lazy == lazy.max(), exact == exact.max())
         assert (lazy >= exact).all()
         saved += int((lazy != exact).sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import shutil
 import subprocess
 import sys
@@ -125,7 +127,7 @@ def test_relative_imports():
 def test_sources_edited_under_a_running_process_are_noticed(monkeypatch, tmp_path):
     """The files would say something else than what is running: nothing may be stored."""
     env = zib.env.GaussianMAB(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0)
-    code.code_hash.cache_clear()
+    code._check_ours.cache_clear()
     monkeypatch.setattr(code._cache, "SOURCE_HASH", "what was imported")
     with pytest.warns(RuntimeWarning, match="edited after this process imported them"):
         found = zib.simulate(
@@ -133,7 +135,7 @@ def test_sources_edited_under_a_running_process_are_noticed(monkeypatch, tmp_pat
         )
     assert found.complete
     assert not (tmp_path / "s").exists()
-    code.code_hash.cache_clear()
+    code._check_ours.cache_clear()
 
 
 def test_interactive_code_is_refused(tmp_path):
@@ -152,3 +154,92 @@ def test_interactive_code_is_refused(tmp_path):
     )  # fmt: skip
     assert "needs code that is in a file, and the module '__main__' has none" in done.stdout
     assert not (tmp_path / "s").exists()
+
+
+MINE = """
+import numba
+import zib
+
+FACTOR = 1.0
+COUNT = 0
+
+class Mine(zib.env.GaussianMAB):
+    @property
+    def twice(self):
+        return 2 * self.n_arms
+
+    @staticmethod
+    def thrice(x):
+        return 3 * x
+
+@numba.njit
+def compiled(x):
+    return x + 1.0
+
+def count():
+    global COUNT
+    COUNT += 1
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A user's module with an environment, loaded; returns (its file, the module)."""
+    file = tmp_path / "zz_mine.py"
+    file.write_text(MINE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code._file_of.cache_clear()
+    module = importlib.import_module("zz_mine")
+    yield file, module
+    del sys.modules["zz_mine"]
+    code._file_of.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("FACTOR = 1.0", "FACTOR = 2.0", "FACTOR"),
+        ("FACTOR = 1.0", "FACTOR = 1", "FACTOR"),
+        ("2 * self", "4 * self", "Mine.twice"),
+        ("3 * x", "6 * x", "Mine.thrice"),
+        ("x + 1.0", "x - 1.0", "compiled"),
+        ("COUNT += 1", "COUNT += 2", "count"),
+    ],
+)
+def test_a_users_module_edited_after_its_import_is_noticed(mine, old, new, name):
+    file, module = mine
+    before = code.closure(["zz_mine"])
+    module.count()  # changes what the file binds, and may
+    file.write_text("# a comment\n\n" + MINE)
+    assert code.closure(["zz_mine"]) == before
+    file.write_text(MINE.replace(old, new))
+    with pytest.raises(code.EditedSources, match=f"module 'zz_mine' is not .*'{name}' is another"):
+        code.closure(["zz_mine"])
+    os.utime(file, (1, 1))  # the bytecode of a file as old as before would be used again
+    importlib.reload(module)
+    assert code.closure(["zz_mine"]) != before
+
+
+def test_results_of_a_module_that_was_loaded_again_are_its_own(mine, tmp_path):
+    """Nothing that the old code computed is handed out for the new code."""
+    file, module = mine
+
+    def played():
+        env = module.Mine(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0)
+        return zib.simulate(
+            [zib.mab.UCB1()], env, horizon=50, replications=2, progress=False, store=tmp_path / "s"
+        )
+
+    played()
+    kept = set((tmp_path / "s").rglob("*.zib"))
+    played()
+    assert kept == set((tmp_path / "s").rglob("*.zib"))
+    assert kept
+    file.write_text(MINE.replace("2 * self", "4 * self"))
+    with pytest.warns(RuntimeWarning, match=r"'Mine.twice' is another there.*nothing is kept"):
+        played()
+    assert kept == set((tmp_path / "s").rglob("*.zib"))
+    os.utime(file, (1, 1))
+    importlib.reload(module)
+    played()
+    assert len(set((tmp_path / "s").rglob("*.zib")) - kept) == len(kept)

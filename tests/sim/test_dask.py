@@ -60,6 +60,28 @@ def test_a_cluster_that_is_there(whole, cluster):
     assert found.provenance["backend"] == "dask"
 
 
+def test_a_contextual_study(cluster, tmp_path):
+    """Contexts are drawn and models fitted on the workers, the same as here to the last bit."""
+
+    def played(**options):
+        return zib.simulate(
+            {"ts": zib.contextual.LaplaceTS(), "zi": zib.contextual.ZIUCB(horizon=60, sigma=0.5)},
+            zib.env.make("paper-contextual-gaussian-s3-probit-v1"),
+            horizon=60,
+            replications=6,
+            seed=3,
+            checkpoints=5,
+            progress=False,
+            **options,
+        )
+
+    here = played(backend="serial", store=tmp_path)
+    there = played(backend="dask", scheduler=cluster.address)
+    same(there, here)
+    assert there.provenance["plan_hash"] == here.provenance["plan_hash"]
+    assert there.regret[:, :, -1].std() > 0.0
+
+
 def test_a_summary(cluster):
     options = {"backend": "dask", "scheduler": cluster.address}
     one, two = (simulate(keep="summary", **x) for x in (options, {"backend": "serial"}))

@@ -30,7 +30,7 @@ from zib.mab.outcomes_two import (
     two_update,
 )
 from zib.mab.unseen import resolve_unseen
-from zib.mab.zi_kl import EXPIRES, FIRST_SPAN, SPAN, UPPER
+from zib.mab.zi_kl import LAST, UNTIL, UPPER, has_expired, last_round
 from zib.stats.arms import CLOCK, ArmState
 from zib.theory.outcome_scalars import outcome_upper
 
@@ -110,7 +110,8 @@ class OutcomesKLUCB(OutcomeSpec, _OutcomesKLUCBFields):
 
 def _init(spec: OutcomesKLUCB, n_arms: int) -> ArmState:
     state = new_outcome_state(spec, n_arms)
-    state.shared[EXPIRES] = FIRST_SPAN
+    state.cache[:, UPPER] = np.inf
+    state.shared[LAST] = -1.0
     return state
 
 
@@ -129,26 +130,24 @@ def _own_top(spec: Any, state: Any, arm: int) -> float:
 
 @jitable
 def _keep(spec: Any, state: Any, arm: int) -> None:
-    """Keep a bound of the index of `arm` that holds until the bounds expire."""
+    """Keep a bound of the index of `arm` that holds for some rounds."""
     borrows = not spec.known and math.isnan(spec.sigma)
     borrows = borrows or (math.isnan(spec.unseen) and lacks_outcome(spec, state, arm))
     if borrows or state.pulls[arm] == 0.0:
         state.cache[arm, UPPER] = np.inf  # it depends on other arms, whose data change
     else:
-        level = level_at(spec, state.shared[EXPIRES])
+        until = last_round(spec, state, arm)
+        level = level_at(spec, until)
+        state.cache[arm, UNTIL] = until
         state.cache[arm, UPPER] = _upper(spec, state, arm, level, _own_top(spec, state, arm))
 
 
 @jitable
-def _keep_all_or(spec: Any, state: Any, arm: int) -> None:
-    """Keep a bound for `arm`, and new ones for all arms when the old have expired."""
-    if state.shared[CLOCK] + 1.0 > state.shared[EXPIRES]:
-        while state.shared[CLOCK] + 1.0 > state.shared[EXPIRES]:
-            state.shared[EXPIRES] = math.floor(SPAN * state.shared[EXPIRES]) + 1.0
-        for k in range(state.pulls.size):
+def _keep_expired_and(spec: Any, state: Any, arm: int) -> None:
+    """Keep a new bound for `arm`, and for those whose bound has expired."""
+    for k in range(state.pulls.size):
+        if k == arm or has_expired(state, k):
             _keep(spec, state, k)
-    else:
-        _keep(spec, state, arm)
 
 
 def _refresh(spec: Any, state: Any, arm: int) -> None:
@@ -156,7 +155,7 @@ def _refresh(spec: Any, state: Any, arm: int) -> None:
         two_refresh(spec, state, arm)
     else:
         pool_outcomes(spec, state)
-        _keep_all_or(spec, state, arm)
+        _keep_expired_and(spec, state, arm)
 
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
@@ -164,7 +163,7 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
         two_update(spec, state, arm, reward)
     else:
         learn_outcome(spec, state, arm, reward)
-        _keep_all_or(spec, state, arm)
+        _keep_expired_and(spec, state, arm)
 
 
 @jitable

@@ -23,7 +23,7 @@ from zib._spec import Spec
 from zib.mab.families import FIRST_CACHE, GAUSSIAN, N_SHARED, learn, pool
 from zib.stats.arms import FIRST_FREE, ArmState, new_state, observe
 
-TABLE = FIRST_CACHE + 1  # counts, then means, then centred sums of squares, one per outcome each
+TABLE = FIRST_CACHE + 2  # counts, then means, then centred sums of squares, one per outcome each
 SCALES = FIRST_FREE + N_SHARED + 1  # standard deviations in force, then three sums over arms
 MOST, SHORT = 64, 8
 Floats = tuple[float, ...]

@@ -25,7 +25,10 @@ from zib.mab.unseen import resolve_unseen
 from zib.stats.arms import CLOCK, ArmState, new_state
 
 TARGET, COST = FIRST_CACHE, FIRST_CACHE + 1
-NEARLY = 0.998  # kept costs are for a target this far from the arm's own mean to the best one
+# Kept costs are for a target this share of the gap below the best mean. A far one holds for long; a
+# close one, over the number of pulls, is needed for an arm that is nearly due: its next pull raises
+# its index by about one part in that number.
+FAR, CLOSE = 0.002, 0.15
 
 
 class _ZIIMEDFields(NamedTuple):
@@ -89,44 +92,74 @@ def _mean(spec: Any, state: Any, arm: int) -> float:
 
 
 @jitable
-def _best_mean(spec: Any, state: Any) -> float:
-    best = -np.inf
+def _best_arm(spec: Any, state: Any) -> int:
+    """Return the arm with the largest mean among those played, or -1."""
+    best = -1
+    largest = -np.inf
     for k in range(state.pulls.size):
         if state.pulls[k] > 0.0:
-            best = max(best, _mean(spec, state, k))
+            mean = _mean(spec, state, k)
+            if mean > largest:
+                best = k
+                largest = mean
     return best
 
 
 @jitable
-def _keep(spec: Any, state: Any, arm: int, best: float) -> None:
-    """Keep the cost of a target just below the best mean."""
-    if state.nonzero[arm] > 0.0 and has_own_scale(spec, state, arm):
-        mean = _mean(spec, state, arm)
-        target = mean + NEARLY * (best - mean)
-        state.cache[arm, TARGET] = target
-        state.cache[arm, COST] = cost_to_reach(spec, state, arm, target)
-    else:
-        state.cache[arm, TARGET] = np.inf  # it depends on other arms, whose data change
+def _best_mean(spec: Any, state: Any) -> float:
+    top = _best_arm(spec, state)
+    return _mean(spec, state, top) if top >= 0 else -np.inf
+
+
+@jitable
+def _is_excluded(state: Any, arm: int, best: float, least: float) -> bool:
+    """Whether the kept cost shows that the index of `arm` is above `least`."""
+    if state.cache[arm, TARGET] > best:
+        return False
+    return bool(state.cache[arm, COST] + math.log(state.pulls[arm]) > least)
+
+
+@jitable
+def _keep(spec: Any, state: Any, arm: int, best: float, least: float) -> None:
+    """Keep the cost of a target below the best mean, close to it if a far one says too little."""
+    state.cache[arm, TARGET] = np.inf
+    if state.nonzero[arm] == 0.0 or not has_own_scale(spec, state, arm):
+        return  # it depends on other arms, whose data change
+    gap = best - _mean(spec, state, arm)
+    if gap > 0.0:
+        for share in (FAR, min(FAR, CLOSE / state.pulls[arm])):
+            target = best - share * gap
+            state.cache[arm, TARGET] = target
+            state.cache[arm, COST] = cost_to_reach(spec, state, arm, target)
+            if _is_excluded(state, arm, best, least):
+                break
 
 
 def _refresh(spec: Any, state: Any, arm: int) -> None:
     pool(spec, state)
-    _keep(spec, state, arm, _best_mean(spec, state))
+    top = _best_arm(spec, state)
+    if top >= 0:
+        _keep(spec, state, arm, _mean(spec, state, top), math.log(state.pulls[top]))
 
 
 def _refresh_all(spec: Any, state: Any) -> None:
     pool(spec, state)
-    best = _best_mean(spec, state)
+    top = _best_arm(spec, state)
     for k in range(state.pulls.size):
-        _keep(spec, state, k, best)
+        if top >= 0:
+            _keep(spec, state, k, _mean(spec, state, top), math.log(state.pulls[top]))
 
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     learn(spec, state, arm, reward)
-    best = _best_mean(spec, state)
-    _keep(spec, state, arm, best)
+    top = _best_arm(spec, state)
+    best = _mean(spec, state, top)
+    least = math.log(state.pulls[top])
+    _keep(spec, state, arm, best, least)
     # one other arm in turn, so that kept targets follow the best mean
-    _keep(spec, state, int(state.shared[CLOCK]) % state.pulls.size, best)
+    other = int(state.shared[CLOCK]) % state.pulls.size
+    if not _is_excluded(state, other, best, least):
+        _keep(spec, state, other, best, least)
 
 
 @jitable

@@ -15,6 +15,7 @@ from zib.mab.families import (
     N_SHARED,
     FamilySpec,
     check_family,
+    cost_to_reach,
     has_own_scale,
     learn,
     magnitude_upper,
@@ -24,10 +25,12 @@ from zib.mab.families import (
 from zib.mab.unseen import complete_unseen, resolve_unseen
 from zib.stats.arms import CLOCK, FIRST_FREE, ArmState, new_state
 
-UPPER = FIRST_CACHE
-EXPIRES = FIRST_FREE + N_SHARED
-SPAN = 1.1  # bounds kept for later rounds hold until the clock has grown by this factor
-FIRST_SPAN = 16.0
+UPPER, UNTIL = FIRST_CACHE, FIRST_CACHE + 1
+LAST = FIRST_FREE + N_SHARED
+# A kept bound is the index at a later round. It holds until the clock has grown by the first share,
+# or until the level has grown by the second over the number of pulls if that is sooner: arms that
+# are nearly due differ by what one pull changes.
+FAR, CLOSE = 0.1, 0.3
 
 
 class _ZIKLUCBFields(NamedTuple):
@@ -67,9 +70,11 @@ class ZIKLUCB(FamilySpec, _ZIKLUCBFields):
     one budget for both parts, no union bound. The arm with the largest index is played.
 
     Most indices need not be computed. For given data an index grows with the level, so the index at
-    a later round, computed once and kept, bounds it from above until then. A round computes the
-    index of the arm with the largest bound, then of those arms whose bound is not below the largest
-    index found; all others have smaller indices, so the arm played is the exact maximiser.
+    a later round, computed once and kept, bounds it from above until then. If the arm with the
+    largest bound reaches the bounds of all others within its budget, which is a question about its
+    divergence, it is the one to play; if not, its index is computed, then those of arms whose bound
+    is not below the largest index found. The arm played is the exact maximiser. An arm that is
+    played again and again gets a bound only when another arm takes its place.
 
     Examples
     --------
@@ -102,8 +107,9 @@ class ZIKLUCB(FamilySpec, _ZIKLUCBFields):
 
 
 def _init(spec: ZIKLUCB, n_arms: int) -> ArmState:
-    state = new_state(n_arms, n_cache=FIRST_CACHE + 1, n_shared=N_SHARED + 1)
-    state.shared[EXPIRES] = FIRST_SPAN
+    state = new_state(n_arms, n_cache=FIRST_CACHE + 2, n_shared=N_SHARED + 1)
+    state.cache[:, UPPER] = np.inf
+    state.shared[LAST] = -1.0
     return state
 
 
@@ -116,50 +122,61 @@ def _level(spec: Any, clock: float) -> float:
 
 
 @jitable
+def last_round(spec: Any, state: Any, arm: int) -> float:
+    """Return until when a bound of the index of `arm` should hold."""
+    now = state.shared[CLOCK] + 1.0
+    share = min(FAR, CLOSE * _level(spec, now) / state.pulls[arm])
+    return float(now + math.floor(now * share) + 1.0)
+
+
+@jitable
+def has_expired(state: Any, arm: int) -> bool:
+    """Whether there is a bound of the index of `arm` that does not hold in the next round."""
+    expired = state.cache[arm, UNTIL] < state.shared[CLOCK] + 1.0
+    return bool(expired and state.cache[arm, UPPER] < np.inf)
+
+
+@jitable
 def _keep(spec: Any, state: Any, arm: int) -> None:
-    """Keep a bound of the index of `arm` that holds until the bounds expire."""
-    if state.nonzero[arm] > 0.0 and has_own_scale(spec, state, arm):
-        level = _level(spec, state.shared[EXPIRES])
-        state.cache[arm, UPPER] = product_upper(spec, state, arm, level)
-    else:
-        state.cache[arm, UPPER] = np.inf  # it depends on other arms, whose data change
+    """Keep a bound of the index of `arm` that holds for some rounds."""
+    state.cache[arm, UPPER] = np.inf
+    if state.nonzero[arm] == 0.0 or not has_own_scale(spec, state, arm):
+        return  # it depends on other arms, whose data change
+    until = last_round(spec, state, arm)
+    state.cache[arm, UNTIL] = until
+    state.cache[arm, UPPER] = product_upper(spec, state, arm, _level(spec, until))
+
+
+@jitable
+def _keep_expired(spec: Any, state: Any) -> None:
+    for k in range(state.pulls.size):
+        if has_expired(state, k):
+            _keep(spec, state, k)
 
 
 def _refresh(spec: Any, state: Any, arm: int) -> None:
     pool(spec, state)
-    _keep_all_or(spec, state, arm)
+    _keep(spec, state, arm)
+    _keep_expired(spec, state)
 
 
 def _refresh_all(spec: Any, state: Any) -> None:
     pool(spec, state)
-    _renew(state)
     for k in range(state.pulls.size):
         _keep(spec, state, k)
 
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     learn(spec, state, arm, reward)
-    _keep_all_or(spec, state, arm)
-
-
-@jitable
-def _renew(state: Any) -> bool:
-    """Put off the round at which bounds expire; return whether it had come."""
-    expired = False
-    while state.shared[CLOCK] + 1.0 > state.shared[EXPIRES]:
-        state.shared[EXPIRES] = math.floor(SPAN * state.shared[EXPIRES]) + 1.0
-        expired = True
-    return expired
-
-
-@jitable
-def _keep_all_or(spec: Any, state: Any, arm: int) -> None:
-    """Keep a bound for `arm`, and new ones for all arms when the old have expired."""
-    if _renew(state):
-        for k in range(state.pulls.size):
-            _keep(spec, state, k)
+    last = int(state.shared[LAST])
+    state.shared[LAST] = arm
+    if arm == last:
+        state.cache[arm, UPPER] = np.inf
     else:
         _keep(spec, state, arm)
+        if last >= 0 and state.cache[last, UPPER] == np.inf:
+            _keep(spec, state, last)
+    _keep_expired(spec, state)
 
 
 @jitable
@@ -189,9 +206,17 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     for k in range(1, out.size):
         if out[k] > out[first]:
             first = k
-    if state.nonzero[first] > 0.0:
+    if state.nonzero[first] == 0.0:
+        best = out[first]
+    else:
+        second = -np.inf
+        for k in range(out.size):
+            if k != first:
+                second = max(second, out[k])
+        if second < np.inf and cost_to_reach(spec, state, first, second) < level:
+            return  # its index is above all bounds of the others
         out[first] = product_upper(spec, state, first, level)
-    best = out[first]
+        best = out[first]
     for k in range(out.size):
         # one pass is enough: `best` only grows, so what was below it stays below
         if k != first and out[k] >= best and state.nonzero[k] > 0.0:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from zib import _cache
 from zib._saved import write_atomically
 from zib._validate import InvalidParameterError
+from zib.sim.running import difference
 
 ROOT = Path(_cache.__file__).parent
 MEMORY = f"code-{sys.version_info.major}.{sys.version_info.minor}.json"  # `ast` changes with Python
@@ -33,7 +34,7 @@ class CannotBeStored(InvalidParameterError):
 
 
 class EditedSources(CannotBeStored):
-    """The files are no longer those that this process runs."""
+    """Files are no longer what this process runs."""
 
 
 class Source(NamedTuple):
@@ -114,6 +115,9 @@ def _file_of(module: str) -> Path | None:
     loaded = sys.modules.get(module)
     origin = getattr(loaded, "__file__", None)
     if loaded is None:
+        above = _file_of(module.rpartition(".")[0]) if "." in module else None
+        if above is not None and above.name != "__init__.py":
+            return None  # a name in a module; looking for it as a module would import that one
         try:
             spec = importlib.util.find_spec(module)
         except (ImportError, ValueError, AttributeError):
@@ -145,7 +149,7 @@ def _version_of(package: str) -> str:
 
 
 class _Known:
-    """Parsed files of this process; those of this package are remembered on disk, by content."""
+    """Parsed files of this package; they are remembered on disk too, by content."""
 
     def __init__(self) -> None:
         self.sources: dict[Path, Source] = {}
@@ -160,16 +164,11 @@ class _Known:
 
     def _read(self, module: str, path: Path) -> Source:
         data = path.read_bytes()
-        if path.suffix != ".py":  # compiled by somebody else: its bytes are its code
-            return Source(hashlib.sha256(data).hexdigest(), ())
-        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-        if not _is_ours(module):
-            return parse(data, package)
         raw = hashlib.sha256(data).hexdigest()
         before = self._remembered().get(module)
         if before is not None and before[0] == raw:
             return Source(before[1], tuple((a, b, c) for a, b, c in before[2]))
-        found = parse(data, package)
+        found = parse(data, _package_of(module, path))
         self._remembered()[module] = [raw, found.digest, [list(x) for x in found.imports]]
         self._fresh = True
         return found
@@ -193,6 +192,27 @@ class _Known:
 _KNOWN = _Known()
 
 
+def _package_of(module: str, path: Path) -> str:
+    return module if path.name == "__init__.py" else module.rpartition(".")[0]
+
+
+def _source(module: str, path: Path) -> Source:
+    """Return the parsed file of a module; one from outside is read anew, for it can be reloaded."""
+    if _is_ours(module):
+        return _KNOWN.source(module, path)
+    data = path.read_bytes()
+    if path.suffix != ".py":  # compiled by somebody else: its bytes are its code
+        return Source(hashlib.sha256(data).hexdigest(), ())
+    loaded = sys.modules.get(module)
+    differs = None if loaded is None else difference(loaded, data)
+    if differs is not None:
+        raise EditedSources(
+            f"the file of the module {module!r} is not what this process runs ({differs!r} is "
+            "another there); load it again, or start again, to use the store"
+        )
+    return parse(data, _package_of(module, path))
+
+
 # -------------------------------------------------------------------------------------- closures
 
 
@@ -204,7 +224,7 @@ def _target(module: str, name: str) -> str:
         return f"{module}.{name}"
     path = _file_of(module)
     if path is not None and path.name == "__init__.py":
-        for bound, origin, original in _KNOWN.source(module, path).imports:
+        for bound, origin, original in _source(module, path).imports:
             if bound == name and (origin, original) != (module, name):
                 return _target(origin, original)
     return module
@@ -237,7 +257,7 @@ def closure(modules: Iterable[str]) -> dict[str, str]:
                     "put it into a .py file, or leave `store` out"
                 )
             continue  # an import that is never made here, as of another operating system
-        source = _KNOWN.source(module, path)
+        source = _source(module, path)
         found[module] = source.digest
         waiting += [
             (there, what)
@@ -248,20 +268,25 @@ def closure(modules: Iterable[str]) -> dict[str, str]:
 
 
 @cache
+def _check_ours(modules: frozenset[str]) -> None:
+    """Look once for each set of modules whether the files of this package are what is running."""
+    if _cache._hash_of_sources(frozenset()) != _cache.SOURCE_HASH:
+        raise EditedSources(
+            "the files of zib were edited after this process imported them; start again to use "
+            "the store"
+        )
+
+
 def code_hash(modules: frozenset[str]) -> str:
     """Return one hash for the code that the given modules run.
 
     Raises
     ------
     CannotBeStored
-        If a module has no source file, or if files of this package were edited after this process
-        imported them: then the files do not say what is running.
+        If a module has no source file, or if files were edited after this process imported them:
+        then the files do not say what is running.
     """
-    if _cache._hash_of_sources(frozenset()) != _cache.SOURCE_HASH:
-        raise EditedSources(
-            "the files of zib were edited after this process imported them; start again to use "
-            "the store"
-        )
+    _check_ours(modules)
     content = closure(modules)
     _KNOWN.keep()
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -63,6 +63,12 @@ def divergence_to_gaussian(mean: float, prob: float, target: float, sigma: float
     # F(x) = p x(1+a) + p(1-p) nu a - gap(1+pa), a = x(x+nu): coefficients of the cubic
     k2 = p * nu + p * (1.0 - p) * nu - gap * p
     k1 = p + p * (1.0 - p) * nu * nu - gap * p * nu
+    if nu >= 0.0 and rho >= 0.0:
+        # mu' and p' both grow with x: there is one root
+        x = _bracketed_root(p, k2, k1, -gap, low, high, True)
+        value = _joint_divergence(p, x * (x + nu)) + 0.5 * p * x * x
+        if value < math.inf:
+            return value  # else the squares overflow
     best = math.inf
     for piece in range(3):
         x = _cubic_root(piece, p, k2, k1, -gap, low, high)
@@ -152,11 +158,25 @@ def _cubic_root(
         return left
     if f_right == 0.0:
         return right
-    x = 0.5 * (left + right)
+    return _bracketed_root(k3, k2, k1, k0, left, right, f_right > 0.0)
+
+
+@register_jitable
+def _bracketed_root(
+    k3: float, k2: float, k1: float, k0: float, left: float, right: float, rising: bool
+) -> float:
+    """Return the only root of k3 x³ + k2 x² + k1 x + k0 between `left` and `right`.
+
+    Newton's method, and bisection when a step leaves the bracket.
+    """
+    # the straight line through x = 0 is a good start for a small target
+    x = -k0 / k1 if k1 != 0.0 else left
+    if not left < x < right:
+        x = 0.5 * (left + right)
     for _ in range(200):
         f = ((k3 * x + k2) * x + k1) * x + k0
         df = (3.0 * k3 * x + 2.0 * k2) * x + k1
-        if (f > 0.0) == (f_left > 0.0):
+        if (f > 0.0) != rising:
             left = x
         else:
             right = x
@@ -167,7 +187,7 @@ def _cubic_root(
                 new = newton
         moved = abs(new - x)
         x = new
-        if moved <= 1e-15 * x:
+        if moved <= 1e-10 * x:  # Newton squares what is left
             break
     return x
 

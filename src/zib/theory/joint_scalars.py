@@ -165,6 +165,17 @@ def _left_solve(family: int, p: float, w: float, nu: float, par: float) -> tuple
 
 
 @register_jitable
+def _halley(x: float, g: float, dg: float, d2g: float, w: float, low: float, high: float) -> float:
+    """Return Halley's next x for sqrt(G) = sqrt(w), or the middle when it leaves the bracket."""
+    newton = 2.0 * (g - math.sqrt(w * g)) / dg
+    bend = 1.0 - 0.5 * newton * (d2g / dg - 0.5 * dg / g)
+    new = x - newton / bend
+    if not low <= new <= high or bend < 0.5:
+        new = 0.5 * (low + high)
+    return new
+
+
+@register_jitable
 def _gaussian_root(p: float, w: float, nu: float) -> float:
     """Solve G(x) = w for x > 0 when nu >= 0 and sigma is known (G is increasing).
 
@@ -194,11 +205,40 @@ def _gaussian_root(p: float, w: float, nu: float) -> float:
             high = x
         else:
             low = x
-        newton = 2.0 * (g - math.sqrt(w * g)) / dg
-        bend = 1.0 - 0.5 * newton * (d2g / dg - 0.5 * dg / g)
-        new = x - newton / bend
-        if not low <= new <= high or bend < 0.5:
-            new = 0.5 * (low + high)
+        new = _halley(x, g, dg, d2g, w, low, high)
+        moved = abs(new - x)
+        x = new
+        if moved <= 2e-4 * x:
+            break
+    return x
+
+
+@register_jitable
+def _gamma_root(p: float, w: float, shape: float) -> float:
+    """Solve G(x) = w for x > 0 and a gamma law (G is increasing), by Halley's method too."""
+    comp = 1.0 - p
+    low = 0.0
+    high = w / shape + math.sqrt(2.0 * w / shape)
+    x = min(math.sqrt(2.0 * w / (shape * (1.0 + shape * comp))), high)
+    over_p = 1.0 / p
+    for _ in range(200):
+        d = one_minus_exp(x)
+        a = shape * d
+        da = shape - a
+        one = 1.0 + a
+        two = 1.0 + p * a
+        g = log1p(p * a) * over_p - log1p(a) + shape * (x - d)
+        if g <= 0.0:
+            break  # all rounding: x is so small that the start is exact
+        over = 1.0 / (one * two)
+        h = a * comp * over
+        dg = h * da + a
+        d2g = da * (1.0 - h) + da * da * over * over * (two * two - p * one * one)
+        if g > w:
+            high = x
+        else:
+            low = x
+        new = _halley(x, g, dg, d2g, w, low, high)
         moved = abs(new - x)
         x = new
         if moved <= 2e-4 * x:
@@ -458,13 +498,10 @@ def joint_kl_upper_gamma(n: float, count: float, mean: float, shape: float, leve
     if level <= 0.0 or mean <= 0.0:
         return mean * p
     w = level / count
-    high = w / shape + math.sqrt(2.0 * w / shape)
-    start = math.sqrt(2.0 * w / (shape * (1.0 + shape * (1.0 - p))))
-    x = _joint_root(GAMMA, p, w, 0.0, shape, 0.0, high, min(start, high))
-    a, _, _ = joint_curve(GAMMA, x, p, 0.0, shape)
+    x = _gamma_root(p, w, shape)
     if x > 700.0:
         return math.inf
-    return mean * math.exp(x) * _joint_prob(p, a)
+    return mean * math.exp(x) * _joint_prob(p, shape * one_minus_exp(x))
 
 
 @register_jitable
