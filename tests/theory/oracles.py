@@ -125,7 +125,7 @@ def variance_proxy(mean: float, prob: float, sigma: float, limit: float = np.inf
     """Maximise 2 log_mgf/s² over |s| <= limit on a logarithmic grid, refined; both signs."""
     top = prob * sigma**2 + prob * (1 - prob) * mean**2
     for sign in (-1.0, 1.0):
-        grid = np.geomspace(1e-6, 1e4, 5001, dtype=np.longdouble) / abs(mean)
+        grid = np.geomspace(1e-4, 1e4, 5001, dtype=np.longdouble) / abs(mean)
         grid = np.append(grid[grid < limit], limit) if np.isfinite(limit) else grid
         for _ in range(5):
             values = 2 * log_mgf(sign * grid, mean, prob, sigma) / grid**2
