@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zib.theory import divergence_scalars, elementary, joint_scalars, scalars, size_scalars
+from zib.theory import (
+    divergence_scalars,
+    elementary,
+    joint_gaussian,
+    joint_positive,
+    scalars,
+    size_scalars,
+)
 from zib.theory._vectorise import _ufunc
 
 Draw = Callable[[np.random.Generator], tuple[float, ...]]
@@ -68,12 +75,12 @@ SCALARS: dict[Callable[..., float], Draw] = {
     scalars.trimming_factor_scalar: lambda r: (_prob(r), _log_uniform(r, -2, 0)),
     scalars.signed_product: lambda r: (_mean(r), _prob(r), _prob(r)),
     scalars.unseen_upper_scalar: lambda r: (_n(r), _level(r), _mean(r)),
-    joint_scalars.joint_kl_upper_gaussian: _joint,
-    joint_scalars.joint_kl_upper_gaussian_unknown: _joint,
-    joint_scalars.joint_kl_upper_gamma: lambda r: _joint(r, positive=True),
-    joint_scalars.joint_kl_lower_gamma: lambda r: _joint(r, positive=True),
-    joint_scalars.joint_kl_upper_lognormal: _joint,
-    joint_scalars.joint_kl_lower_lognormal: _joint,
+    joint_gaussian.joint_kl_upper_gaussian: _joint,
+    joint_gaussian.joint_kl_upper_gaussian_unknown: _joint,
+    joint_positive.joint_kl_upper_gamma: lambda r: _joint(r, positive=True),
+    joint_positive.joint_kl_lower_gamma: lambda r: _joint(r, positive=True),
+    joint_positive.joint_kl_upper_lognormal: _joint,
+    joint_positive.joint_kl_lower_lognormal: _joint,
     divergence_scalars.divergence_to_gaussian: lambda r: (_mean(r), _prob(r), _mean(r), _size(r)),
     divergence_scalars.divergence_to_exponential: lambda r: (_size(r), _prob(r), _size(r)),
     size_scalars.variance_proxy: lambda r: (_mean(r), _prob(r), _size(r), 0.0),
@@ -97,11 +104,11 @@ def test_interpreted_and_compiled_agree_to_the_last_bit(scalar: Any, seed: int) 
 def test_rewards_of_any_size_raise_nothing() -> None:
     for mean in (0.0, 1e-300, 1e300, -1e300):
         for sigma in (0.0, 1e-300, 1.0, 1e300):
-            joint_scalars.joint_kl_upper_gaussian(10.0, 3.0, mean, sigma, 2.0)
-            joint_scalars.joint_kl_upper_gaussian_unknown(10.0, 3.0, mean, sigma, 2.0)
+            joint_gaussian.joint_kl_upper_gaussian(10.0, 3.0, mean, sigma, 2.0)
+            joint_gaussian.joint_kl_upper_gaussian_unknown(10.0, 3.0, mean, sigma, 2.0)
             size_scalars.variance_proxy(mean, 0.3, sigma, 0.0)
             size_scalars.subexponential_square(mean, 0.3, sigma)
-    assert joint_scalars.joint_kl_upper_lognormal(10.0, 1.0, 0.0, 3.0, 50.0) == math.inf
+    assert joint_positive.joint_kl_upper_lognormal(10.0, 1.0, 0.0, 3.0, 50.0) == math.inf
 
 
 def test_any_warm_start_gives_the_same_maximum(rng: np.random.Generator) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zib.cli.program import app, refuse
+from zib.cli.program import app, refuse, warnings_in_words
 
 if TYPE_CHECKING:
     from zib.datasets import LogScan
@@ -135,7 +134,7 @@ def evaluate(
         folder = _folder(out)
         data: Any = scan if scan.n_rows > IN_MEMORY else scan.load()
         source: Any = "logged" if data.has_propensity else "estimated"
-        with _warnings_in_words():
+        with warnings_in_words():
             found = ope.evaluate(
                 data,
                 _policies(policy, data.arms),
@@ -252,16 +251,6 @@ def _refusing() -> Iterator[None]:
         refuse(str(error))
     except OSError as error:
         refuse(f"{error.filename or 'the output folder'}: {error.strerror or error}")
-
-
-@contextmanager
-def _warnings_in_words() -> Iterator[None]:
-    """Print warnings as sentences, without the place in the code."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in caught:
-        typer.secho(f"warning: {warning.message}", fg="yellow", err=True)
 
 
 @contextmanager

@@ -5,6 +5,9 @@ Heavy modules are imported inside the commands, so that ``zib --help`` answers a
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, NoReturn
 
 import typer
@@ -48,3 +51,13 @@ def refuse(message: str) -> NoReturn:
     console = Console(stderr=True)
     console.print(f"error: {message}", style="red", highlight=False, soft_wrap=True, markup=False)
     raise typer.Exit(BAD_INPUT)
+
+
+@contextmanager
+def warnings_in_words() -> Iterator[None]:
+    """Print warnings as sentences, without the place in the code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        typer.secho(f"warning: {warning.message}", fg="yellow", err=True)

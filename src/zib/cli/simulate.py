@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zib.cli.program import INTERRUPTED, app, refuse
+from zib.cli.program import INTERRUPTED, app, refuse, warnings_in_words
 
 if TYPE_CHECKING:
     from zib.studies import Estimate, Outcome, Study
@@ -102,7 +102,6 @@ def _write_example(path: Path) -> None:
 
 def _run(study: Study, file: Path) -> None:
     from zib._validate import InvalidParameterError
-    from zib.cli.logs import _warnings_in_words
     from zib.experiments.runner import OutputError, prepare_folder
     from zib.studies import run, write
 
@@ -113,7 +112,7 @@ def _run(study: Study, file: Path) -> None:
     )
     try:
         prepare_folder(study.folder)
-        with _warnings_in_words(), _bar("simulating") as tell:
+        with warnings_in_words(), _bar("simulating") as tell:
             outcome = run(study, tell)
         page = write(outcome) if outcome.played else None
     except (InvalidParameterError, OutputError) as error:
@@ -147,11 +146,10 @@ def _show(outcome: Outcome) -> None:
 
 def _estimate(study: Study) -> None:
     from zib._validate import InvalidParameterError
-    from zib.cli.logs import _warnings_in_words
     from zib.studies import estimate
 
     try:
-        with _warnings_in_words(), _bar("calibrating") as tell:
+        with warnings_in_words(), _bar("calibrating") as tell:
             found = estimate(study, tell)
     except InvalidParameterError as error:
         refuse(str(error))

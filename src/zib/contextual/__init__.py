@@ -1,6 +1,9 @@
 """Contextual bandits: links, models, policies."""
 
 from zib.contextual.baselines import Integrated, Naive
+from zib.contextual.component import ComponentModel
+from zib.contextual.component_glm import GLMModel
+from zib.contextual.component_refitted import SklearnModel, UserModel
 from zib.contextual.estimators import Huber, LeastSquares, MedianOfMeans, Ridge
 from zib.contextual.features import disjoint, hybrid, shared
 from zib.contextual.joint import JointUCB, LaplaceTS
@@ -25,7 +28,6 @@ from zib.contextual.links import (
 from zib.contextual.per_arm import Disjoint
 from zib.contextual.policy import register_policy
 from zib.contextual.template import Template
-from zib.contextual.template_models import ComponentModel, GLMModel, SklearnModel, UserModel
 from zib.contextual.zi import ZITS, ZIUCB
 
 __all__ = [

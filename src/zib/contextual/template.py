@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from zib import _validate as check
 from zib._cache import cached_njit
 from zib._spec import Spec
+from zib.contextual.component import ComponentModel, normal_draw
 from zib.contextual.links import StandardLink
 from zib.contextual.parts import (
     RANDOM_ROUNDS_AT_LEAST,
@@ -28,7 +29,6 @@ from zib.contextual.policy import (
     ZETA_VARIANCE,
     register_policy,
 )
-from zib.contextual.template_models import ComponentModel, normal_draw
 from zib.theory.scalars import signed_product
 
 Array = NDArray[np.float64]

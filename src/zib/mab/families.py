@@ -27,12 +27,11 @@ from zib.theory.divergence_scalars import (
     divergence_to_lognormal,
 )
 from zib.theory.elementary import bernoulli_kl
-from zib.theory.joint_scalars import (
-    joint_kl_upper_gamma,
+from zib.theory.joint_gaussian import (
     joint_kl_upper_gaussian,
     joint_kl_upper_gaussian_unknown,
-    joint_kl_upper_lognormal,
 )
+from zib.theory.joint_positive import joint_kl_upper_gamma, joint_kl_upper_lognormal
 from zib.theory.scalars import kl_lower, kl_upper, signed_product
 
 FAMILIES = ("gaussian", "exponential", "gamma", "lognormal")

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zib import _validate as check
-from zib._saved import SavedStateError, write_atomically
+from zib.sim.saved_arrays import load_arrays, save_arrays
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
-FORMAT = "zib.Results"
+ARRAYS = ("checkpoints", "regret", "reward", "pulls")
 
 
 class Difference(NamedTuple):
@@ -184,37 +180,20 @@ class Results:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one ``.npz`` file, whole or not at all (no pickle inside)."""
-        meta = {"format": FORMAT, "labels": self.labels, "provenance": self.provenance}
-        buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            meta=np.array(json.dumps(meta)),
-            checkpoints=self.checkpoints,
-            regret=self.regret,
-            reward=self.reward,
-            pulls=self.pulls,
-        )
-        write_atomically(path, buffer.getvalue())
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        meta = {"labels": self.labels, "provenance": self.provenance}
+        save_arrays(path, "Results", meta, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Results:
         """Return the results saved at `path`."""
-        damaged = f"{path} is not a saved Results file, or it is damaged"
-        try:
-            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as data:
-                meta = json.loads(str(data["meta"]))
-                if meta.get("format") != FORMAT:
-                    raise SavedStateError(damaged)
-                return cls(
-                    meta["labels"],
-                    data["checkpoints"],
-                    data["regret"],
-                    data["reward"],
-                    data["pulls"],
-                    meta["provenance"],
-                )
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise SavedStateError(f"{damaged}: {error}") from error
+        return load_arrays(
+            path,
+            "Results",
+            lambda meta, arrays: cls(
+                meta["labels"], *(arrays[name] for name in ARRAYS), meta["provenance"]
+            ),
+        )
 
 
 def _mean(x: Floats) -> Floats:

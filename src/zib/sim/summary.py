@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import zipfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zib import _validate as check
-from zib._saved import SavedStateError, write_atomically
 from zib.sim.plan import Plan
 from zib.sim.results import Difference, draw, t_quantile
 from zib.sim.run import Run
+from zib.sim.saved_arrays import load_arrays, save_arrays
 from zib.sim.sketch import Sketch, quantile_of
 
 if TYPE_CHECKING:
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
-FORMAT = "zib.Summary"
 ARRAYS = ("mean", "squares", "pair_squares", "reward", "pulls", "values", "weights")
 
 
@@ -234,33 +229,26 @@ class Summary:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one ``.npz`` file, whole or not at all (no pickle inside)."""
         meta = {
-            "format": FORMAT,
             "labels": self.labels,
             "count": self.count,
             "replications": self.replications,
             "provenance": self.provenance,
         }
-        arrays: dict[str, Any] = {**self._arrays, "checkpoints": self.checkpoints}
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, meta=np.array(json.dumps(meta)), **arrays)
-        write_atomically(path, buffer.getvalue())
+        arrays = {**self._arrays, "checkpoints": self.checkpoints}
+        save_arrays(path, "Summary", meta, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Summary:
         """Return the summary saved at `path`."""
-        damaged = f"{path} is not a saved Summary file, or it is damaged"
-        try:
-            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as data:
-                meta = json.loads(str(data["meta"]))
-                if meta.get("format") != FORMAT:
-                    raise SavedStateError(damaged)
-                return cls(
-                    meta["labels"],
-                    data["checkpoints"],
-                    meta["count"],
-                    meta["replications"],
-                    {name: data[name] for name in ARRAYS},
-                    meta["provenance"],
-                )
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise SavedStateError(f"{damaged}: {error}") from error
+        return load_arrays(
+            path,
+            "Summary",
+            lambda meta, arrays: cls(
+                meta["labels"],
+                arrays["checkpoints"],
+                meta["count"],
+                meta["replications"],
+                {name: arrays[name] for name in ARRAYS},
+                meta["provenance"],
+            ),
+        )

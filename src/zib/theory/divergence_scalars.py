@@ -7,7 +7,8 @@ import math
 from numba.extending import register_jitable
 
 from zib.theory.elementary import bernoulli_kl, log1p_defect
-from zib.theory.joint_scalars import LOGNORMAL, joint_curve, lognormal_log_value
+from zib.theory.joint_curves import LOGNORMAL, joint_curve
+from zib.theory.joint_positive import lognormal_log_value
 
 FAR = 1e50  # a magnitude so many standard deviations from zero does not move
 

@@ -1,6 +1,6 @@
 """The joint bound for rewards through several outcomes, for one arm at a time.
 
-Written once, with ``math`` only and without arrays of its own, like `zib.theory.joint_scalars`.
+Written once, with ``math`` only and without arrays of its own, like `zib.theory.scalars`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from zib._validate import InvalidParameterError, choice
-from zib.theory import joint_scalars, scalars
+from zib.theory import joint_gaussian, joint_positive, scalars
 from zib.theory._vectorise import (
     Array,
     apply,
@@ -165,14 +165,16 @@ def _joint(
         if which == "gamma" and shape is None:
             raise InvalidParameterError("`shape` must be given for family 'gamma'")
         form = positive("shape", 1.0 if shape is None else shape)
-        gamma = joint_scalars.joint_kl_upper_gamma if upper else joint_scalars.joint_kl_lower_gamma
+        gamma = (
+            joint_positive.joint_kl_upper_gamma if upper else joint_positive.joint_kl_lower_gamma
+        )
         return apply(gamma, pulls, non_zero, means, form, budget)
     if sigma is not None:
         if spread is not None:
             raise InvalidParameterError("give either `sigma` or `spread`, not both")
         known = counts("sigma", sigma)
         result = apply(
-            joint_scalars.joint_kl_upper_gaussian, pulls, non_zero, sign * means, known, budget
+            joint_gaussian.joint_kl_upper_gaussian, pulls, non_zero, sign * means, known, budget
         )
         return number(sign * np.asarray(result))
     if spread is None:
@@ -182,13 +184,13 @@ def _joint(
     sd = np.where(non_zero > 0, sd, 0.0)
     if which == "lognormal":
         lognormal = (
-            joint_scalars.joint_kl_upper_lognormal
+            joint_positive.joint_kl_upper_lognormal
             if upper
-            else joint_scalars.joint_kl_lower_lognormal
+            else joint_positive.joint_kl_lower_lognormal
         )
         return apply(lognormal, pulls, non_zero, means, sd, budget)
     result = apply(
-        joint_scalars.joint_kl_upper_gaussian_unknown, pulls, non_zero, sign * means, sd, budget
+        joint_gaussian.joint_kl_upper_gaussian_unknown, pulls, non_zero, sign * means, sd, budget
     )
     return number(sign * np.asarray(result))
 
