@@ -206,8 +206,8 @@ def test_posterior_draws_have_the_posterior_law() -> None:
     p = rng.beta(1 + b, 1 + n - b, 200_000)
     cases = {
         "known sigma": x.mean() + 0.7 / math.sqrt(b) * rng.standard_normal(200_000),
-        "exponential": x.sum() / rng.standard_gamma(b + 1, 200_000),
-        "gamma": 2.0 * x.sum() / rng.standard_gamma(2.0 * b + 1, 200_000),
+        "exponential": x.sum() / rng.standard_gamma(b, 200_000),
+        "gamma": 2.0 * x.sum() / rng.standard_gamma(2.0 * b, 200_000),
     }
     for name, mu in cases.items():
         spec = ZIPosterior(**FAMILIES[name])

@@ -262,7 +262,7 @@ def _settings(context: Context, horizon: int, replications: int) -> tuple[Settin
         Setting("horizon, replications", f"T = {horizon}, N = {replications}", "ours"),
         Setting("lower bound", "Σ Δ_k/d_inf(k), the joint minimum over both parts", "fix"),
         Setting("level of ZI-KL-UCB", "log t", "ours"),
-        Setting("prior of ZI posterior", "Beta(1, 1), flat for the magnitude", "ours"),
+        Setting("prior of ZI posterior", "Beta(1, 1), Jeffreys' for the magnitude", "ours"),
         Setting("seed", str(context.seed), "ours"),
     )
 

@@ -4,6 +4,9 @@ A family says three things about an arm that has paid: how large the product p·
 of likelihood, how much likelihood it costs to reach a target, and how mu is drawn from its
 posterior. The formulas are those of `zib.theory`; here they meet the statistics of an arm.
 
+How large and how much are long computations, so which one a policy needs is part of its type, its
+`Law`: the compiler then meets one of them, not all.
+
 With sigma unknown, and for the log-normal, one reward says nothing about the scale. Until an arm
 has two different non-zero rewards it borrows the pooled scale of the others; while nobody has one,
 its magnitude is taken to be what was seen.
@@ -12,12 +15,14 @@ its magnitude is taken to be what was seen.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
 from zib import _validate as check
-from zib._kernel import borrowing, jitable
+from zib._kernel import CALLED, borrowing, jitable
 from zib._spec import Spec
 from zib.stats.arms import FIRST_FREE, observe
 from zib.theory.divergence_scalars import (
@@ -43,6 +48,40 @@ FIRST_CACHE = 2
 # centred sums of squares of all arms, and their degrees of freedom
 POOLED_SPREAD, POOLED_FREEDOM = FIRST_FREE, FIRST_FREE + 1
 N_SHARED = 2
+
+
+class KnownScale(NamedTuple):
+    """Gaussian rewards, sigma known; as in the other laws, compiled code needs some field."""
+
+    unused: float = 0.0
+
+
+class UnknownScale(NamedTuple):
+    """Gaussian rewards, sigma unknown."""
+
+    unused: float = 0.0
+
+
+class Gamma(NamedTuple):
+    """Gamma rewards of a known shape, exponential ones among them."""
+
+    unused: float = 0.0
+
+
+class LogNormal(NamedTuple):
+    """Log-normal rewards."""
+
+    unused: float = 0.0
+
+
+Law = KnownScale | UnknownScale | Gamma | LogNormal
+
+
+def law_of(family: int, sigma: float) -> Law:
+    """Return what the bounds of a family are computed for."""
+    if family == GAUSSIAN:
+        return UnknownScale() if math.isnan(sigma) else KnownScale()
+    return LogNormal() if family == LOGNORMAL else Gamma()
 
 
 def check_family(family: object, sigma: object, shape: object) -> tuple[int, float, float]:
@@ -74,6 +113,7 @@ class FamilySpec(Spec):
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this spec."""
         out = super().parameters()
+        out.pop("law", None)  # follows from the others
         if out["family"] != "gamma":
             out["shape"] = None
         return out
@@ -168,31 +208,139 @@ def magnitude(spec: Any, state: Any, arm: int) -> float:
     return float(state.total[arm] / state.nonzero[arm])
 
 
+# ------------------------------------------------------------------------------ one for each law
+
+
 @borrowing
-def _upper(spec: Any, state: Any, arm: int, n: float, level: float) -> float:
-    """Return the largest p·mu within `level` of the likelihood, as if there had been `n` pulls."""
+def _known_upper(spec: Any, state: Any, arm: int, n: float, level: float) -> float:
+    count = state.nonzero[arm]
+    return joint_kl_upper_gaussian(n, count, state.total[arm] / count, spec.sigma, level)
+
+
+@borrowing
+def _unknown_upper(spec: Any, state: Any, arm: int, n: float, level: float) -> float:
     count = state.nonzero[arm]
     mean = state.total[arm] / count
-    if spec.family == GAUSSIAN:
-        if not math.isnan(spec.sigma):
-            return joint_kl_upper_gaussian(n, count, mean, spec.sigma, level)
-        if state.spread[arm] > 0.0:
-            own = math.sqrt(state.spread[arm] / count)
-            return joint_kl_upper_gaussian_unknown(n, count, mean, own, level)
+    if state.spread[arm] > 0.0:
+        own = math.sqrt(state.spread[arm] / count)
+        return joint_kl_upper_gaussian_unknown(n, count, mean, own, level)
+    scale = pooled_scale(state)
+    if scale > 0.0:
+        return joint_kl_upper_gaussian(n, count, mean, scale, level)
+    return _fixed_upper(count, mean, n, level)
+
+
+@borrowing
+def _gamma_upper(spec: Any, state: Any, arm: int, n: float, level: float) -> float:
+    count = state.nonzero[arm]
+    return joint_kl_upper_gamma(n, count, state.total[arm] / count, spec.shape, level)
+
+
+@borrowing
+def _lognormal_upper(spec: Any, state: Any, arm: int, n: float, level: float) -> float:
+    count = state.nonzero[arm]
+    scale = math.sqrt(state.cache[arm, LOG_SPREAD] / count)
+    if scale == 0.0:
         scale = pooled_scale(state)
-        if scale > 0.0:
-            return joint_kl_upper_gaussian(n, count, mean, scale, level)
-    elif spec.family == LOGNORMAL:
-        log_mean = state.cache[arm, LOG_TOTAL] / count
-        scale = math.sqrt(state.cache[arm, LOG_SPREAD] / count)
-        if scale == 0.0:
-            scale = pooled_scale(state)
-        if scale > 0.0:
-            return joint_kl_upper_lognormal(n, count, log_mean, scale, level)
-    else:
-        return joint_kl_upper_gamma(n, count, mean, spec.shape, level)
+    if scale > 0.0:
+        return joint_kl_upper_lognormal(n, count, state.cache[arm, LOG_TOTAL] / count, scale, level)
+    return _fixed_upper(count, state.total[arm] / count, n, level)
+
+
+@borrowing
+def _fixed_upper(count: float, mean: float, n: float, level: float) -> float:
+    """Return the bound when the magnitude is what was seen and only p can move."""
     p_hat = count / n
     return signed_product(mean, kl_lower(p_hat, n, level), kl_upper(p_hat, n, level))
+
+
+@borrowing
+def _known_cost(spec: Any, state: Any, arm: int, target: float) -> float:
+    n, count = state.pulls[arm], state.nonzero[arm]
+    mean = state.total[arm] / count
+    return float(n * divergence_to_gaussian(mean, count / n, target, spec.sigma))
+
+
+@borrowing
+def _unknown_cost(spec: Any, state: Any, arm: int, target: float) -> float:
+    n, count = state.pulls[arm], state.nonzero[arm]
+    mean = state.total[arm] / count
+    if state.spread[arm] > 0.0:
+        own = math.sqrt(state.spread[arm] / count)
+        return float(n * divergence_to_gaussian_unknown(mean, count / n, target, own))
+    scale = pooled_scale(state)
+    if scale > 0.0:
+        return float(n * divergence_to_gaussian(mean, count / n, target, scale))
+    return _fixed_cost(n, count / n, mean, target)
+
+
+@borrowing
+def _gamma_cost(spec: Any, state: Any, arm: int, target: float) -> float:
+    n, count = state.pulls[arm], state.nonzero[arm]
+    return float(n * divergence_to_gamma(state.total[arm] / count, count / n, target, spec.shape))
+
+
+@borrowing
+def _lognormal_cost(spec: Any, state: Any, arm: int, target: float) -> float:
+    n, count = state.pulls[arm], state.nonzero[arm]
+    scale = math.sqrt(state.cache[arm, LOG_SPREAD] / count)
+    if scale == 0.0:
+        scale = pooled_scale(state)
+    if scale > 0.0:
+        log_mean = state.cache[arm, LOG_TOTAL] / count
+        return float(n * divergence_to_lognormal(log_mean, count / n, target, scale))
+    return _fixed_cost(n, count / n, state.total[arm] / count, target)
+
+
+@borrowing
+def _fixed_cost(n: float, prob: float, mean: float, target: float) -> float:
+    """Return the cost when the magnitude is what was seen and only p can move."""
+    if mean * prob >= target:
+        return 0.0
+    wanted = target / mean if mean != 0.0 else np.inf
+    if wanted < 0.0 or wanted > 1.0:
+        return np.inf
+    return float(n * bernoulli_kl(prob, wanted))
+
+
+UPPER_OF: dict[type, Callable[..., float]] = {
+    KnownScale: _known_upper,
+    UnknownScale: _unknown_upper,
+    Gamma: _gamma_upper,
+    LogNormal: _lognormal_upper,
+}
+COST_OF: dict[type, Callable[..., float]] = {
+    KnownScale: _known_cost,
+    UnknownScale: _unknown_cost,
+    Gamma: _gamma_cost,
+    LogNormal: _lognormal_cost,
+}
+
+
+def _upper(spec: Any, state: Any, arm: int, n: float, level: float) -> float:
+    """Return the largest p·mu within `level` of the likelihood, as if there had been `n` pulls."""
+    return UPPER_OF[type(spec.law)](spec, state, arm, n, level)
+
+
+def cost_to_reach(spec: Any, state: Any, arm: int, target: float) -> float:
+    """Return the least likelihood ratio at which p·mu of an arm that has paid is `target`."""
+    return COST_OF[type(spec.law)](spec, state, arm, target)
+
+
+def _law_type(spec: Any) -> type:
+    """Return the same from what the compiler knows of a spec."""
+    found: type = spec.types[spec.fields.index("law")].instance_class
+    return found
+
+
+@overload(_upper, strict=False, jit_options=CALLED)
+def _upper_of(spec, state, arm, n, level):  # type: ignore[no-untyped-def]
+    return UPPER_OF[_law_type(spec)]
+
+
+@overload(cost_to_reach, strict=False, jit_options=CALLED)
+def _cost_of(spec, state, arm, target):  # type: ignore[no-untyped-def]
+    return COST_OF[_law_type(spec)]
 
 
 @jitable
@@ -205,37 +353,3 @@ def product_upper(spec: Any, state: Any, arm: int, level: float) -> float:
 def magnitude_upper(spec: Any, state: Any, arm: int, level: float) -> float:
     """Return the same for an arm that always pays: a bound of mu."""
     return _upper(spec, state, arm, state.nonzero[arm], level)
-
-
-@borrowing
-def cost_to_reach(spec: Any, state: Any, arm: int, target: float) -> float:
-    """Return the least likelihood ratio at which p·mu of an arm that has paid is `target`."""
-    n = state.pulls[arm]
-    count = state.nonzero[arm]
-    prob = count / n
-    mean = state.total[arm] / count
-    if spec.family == GAUSSIAN:
-        if not math.isnan(spec.sigma):
-            return float(n * divergence_to_gaussian(mean, prob, target, spec.sigma))
-        if state.spread[arm] > 0.0:
-            own = math.sqrt(state.spread[arm] / count)
-            return float(n * divergence_to_gaussian_unknown(mean, prob, target, own))
-        scale = pooled_scale(state)
-        if scale > 0.0:
-            return float(n * divergence_to_gaussian(mean, prob, target, scale))
-    elif spec.family == LOGNORMAL:
-        scale = math.sqrt(state.cache[arm, LOG_SPREAD] / count)
-        if scale == 0.0:
-            scale = pooled_scale(state)
-        if scale > 0.0:
-            log_mean = state.cache[arm, LOG_TOTAL] / count
-            return float(n * divergence_to_lognormal(log_mean, prob, target, scale))
-    else:
-        return float(n * divergence_to_gamma(mean, prob, target, spec.shape))
-    # the magnitude is what was seen; only p can move
-    if mean * prob >= target:
-        return 0.0
-    wanted = target / mean if mean != 0.0 else np.inf
-    if wanted < 0.0 or wanted > 1.0:
-        return np.inf
-    return float(n * bernoulli_kl(prob, wanted))

@@ -10,6 +10,7 @@ import numpy as np
 
 from zib import _validate as check
 from zib._kernel import borrowing, jitable, register
+from zib.mab.families import Law
 from zib.mab.outcomes_parts import (
     SCALES,
     TABLE,
@@ -39,6 +40,7 @@ class _OutcomesKLUCBFields(NamedTuple):
     family: int
     sigma: float
     shape: float
+    law: Law
     known: bool
     m: int
     cuts: tuple[float, ...]

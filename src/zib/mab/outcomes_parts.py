@@ -20,7 +20,7 @@ import numpy as np
 from zib import _validate as check
 from zib._kernel import jitable
 from zib._spec import Spec
-from zib.mab.families import FIRST_CACHE, GAUSSIAN, N_SHARED, learn, pool
+from zib.mab.families import FIRST_CACHE, GAUSSIAN, N_SHARED, Law, law_of, learn, pool
 from zib.stats.arms import FIRST_FREE, ArmState, new_state, observe
 
 TABLE = FIRST_CACHE + 2  # counts, then means, then centred sums of squares, one per outcome each
@@ -39,7 +39,7 @@ class OutcomeSpec(Spec):
         fields = super().parameters()
         m = fields.pop("m")
         cuts, means, scales = (fields.pop(name)[:m] for name in ("cuts", "starts", "scales"))
-        for name in ("family", "sigma", "shape"):
+        for name in ("family", "sigma", "shape", "law"):
             del fields[name]
         if fields.pop("known"):
             first: dict[str, Any] = {"edges": None, "values": means, "sigma": None}
@@ -85,8 +85,8 @@ class OutcomeSpec(Spec):
 
 def check_outcomes(
     edges: object, values: object, sigma: object
-) -> tuple[int, float, float, bool, int, Floats, Floats, Floats]:
-    """Return the fields family, sigma, shape, known, cuts, starts and scales, or raise."""
+) -> tuple[int, float, float, Law, bool, int, Floats, Floats, Floats]:
+    """Return the fields family, sigma, shape, law, known, cuts, starts and scales, or raise."""
     if (edges is None) == (values is None):
         raise check.InvalidParameterError(
             f"give exactly one of `edges` and `values`; got edges={edges!r}, values={values!r}"
@@ -103,7 +103,8 @@ def check_outcomes(
                 f"`values` must hold 1 to {MOST - 1} different values besides 0; got {values!r}"
             )
         cuts = [0.5 * (a + b) for a, b in pairwise(kept)] + [math.inf]
-        return (GAUSSIAN, math.nan, 1.0, True, *_padded(cuts, kept, [0.0] * len(kept)))
+        law = law_of(GAUSSIAN, math.nan)
+        return (GAUSSIAN, math.nan, 1.0, law, True, *_padded(cuts, kept, [0.0] * len(kept)))
     given = _listed("edges", edges)
     array = check.vector("edges", given) if given else np.zeros(0)
     if (np.diff(array) <= 0).any() or array.size > MOST - 2:
@@ -116,6 +117,7 @@ def check_outcomes(
         GAUSSIAN,
         scales[0],
         1.0,
+        law_of(GAUSSIAN, scales[0] if n_bins == 1 else math.nan),
         False,
         *_padded(
             [-math.inf, *(array + 0.0).tolist(), math.inf],

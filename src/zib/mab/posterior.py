@@ -72,8 +72,12 @@ class ZIPosterior(FamilySpec, _ZIPosteriorFields):
     -----
     p̃ ~ Beta(α + B, β + n − B), and μ̃ from the posterior of the family: N(μ̂, σ²/B) for a known σ;
     Student's t for an unknown one, where the scale of all arms counts for three rewards; an
-    inverse gamma for exponential and gamma rewards; normal-inverse-gamma of the logarithms for the
-    log-normal. The arm with the largest p̃·μ̃ is played.
+    inverse gamma, from Jeffreys' prior, for exponential and gamma rewards; normal-inverse-gamma of
+    the logarithms for the log-normal. The arm with the largest p̃·μ̃ is played.
+
+    Jeffreys' prior, and not one that is flat in the rate: an arm whose only reward so far is x, and
+    small, is drawn above m with a probability of about x/m under the one and (x/m)²/2 under the
+    other. The mean of 1/x² is infinite, so the flat one gives up good arms for too long.
 
     The learned prior of the probability maximises the beta-binomial likelihood of all arms, that of
     the magnitude (or of the mean logarithm) is normal. Neither counts for more than twenty rewards.
@@ -157,8 +161,8 @@ def _draw(spec: Any, state: Any, arm: int, scale: float, rng: Any) -> float:
         place = state.cache[arm, LOG_TOTAL] / count
         place += math.sqrt(variance / count) * rng.standard_normal()
         return math.exp(min(place + 0.5 * variance, 700.0))
-    shape = spec.shape
-    return float(shape * state.total[arm] / rng.standard_gamma(shape * count + 1.0))
+    drawn = max(rng.standard_gamma(spec.shape * count), 1e-200)  # 0 only if the shape is tiny
+    return float(spec.shape * state.total[arm] / drawn)
 
 
 @jitable

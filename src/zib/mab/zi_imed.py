@@ -14,9 +14,11 @@ from zib.mab.families import (
     LOGNORMAL,
     N_SHARED,
     FamilySpec,
+    Law,
     check_family,
     cost_to_reach,
     has_own_scale,
+    law_of,
     learn,
     magnitude,
     pool,
@@ -35,6 +37,7 @@ class _ZIIMEDFields(NamedTuple):
     family: int
     sigma: float
     shape: float
+    law: Law
     unseen: float
 
 
@@ -72,7 +75,8 @@ class ZIIMED(FamilySpec, _ZIIMEDFields):
         shape: float | None = None,
         unseen: str | float = "pooled",
     ) -> ZIIMED:
-        return super().__new__(cls, *check_family(family, sigma, shape), resolve_unseen(unseen))
+        code, scale, form = check_family(family, sigma, shape)
+        return super().__new__(cls, code, scale, form, law_of(code, scale), resolve_unseen(unseen))
 
 
 def _init(spec: ZIIMED, n_arms: int) -> ArmState:

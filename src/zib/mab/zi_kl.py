@@ -14,9 +14,11 @@ from zib.mab.families import (
     FIRST_CACHE,
     N_SHARED,
     FamilySpec,
+    Law,
     check_family,
     cost_to_reach,
     has_own_scale,
+    law_of,
     learn,
     magnitude_upper,
     pool,
@@ -37,6 +39,7 @@ class _ZIKLUCBFields(NamedTuple):
     family: int
     sigma: float
     shape: float
+    law: Law
     delta: float
     c: float
     unseen: float
@@ -97,9 +100,13 @@ class ZIKLUCB(FamilySpec, _ZIKLUCBFields):
         c: float = 0.0,
         unseen: str | float = "pooled",
     ) -> ZIKLUCB:
+        code, scale, form = check_family(family, sigma, shape)
         return super().__new__(
             cls,
-            *check_family(family, sigma, shape),
+            code,
+            scale,
+            form,
+            law_of(code, scale),
             math.nan if delta is None else check.real("delta", delta, 0.0, 1.0, closed="neither"),
             check.real("c", c, low=0),
             resolve_unseen(unseen),

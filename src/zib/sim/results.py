@@ -191,7 +191,9 @@ class Results:
             path,
             "Results",
             lambda meta, arrays: cls(
-                meta["labels"], *(arrays[name] for name in ARRAYS), meta["provenance"]
+                labels=meta["labels"],
+                provenance=meta["provenance"],
+                **{name: arrays[name] for name in ARRAYS},
             ),
         )
 
