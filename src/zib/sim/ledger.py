@@ -83,7 +83,7 @@ class Ledger:
         self._pieces: deque[Piece] = deque()
         self._open: dict[Block, _Open] = {}
         self._looked = 0.0
-        self._length = plan.block_length
+        self._workers, self._least = 1, plan.block_length
         self._warned = False
 
     def look_up(self, blocks: Sequence[Block]) -> None:
@@ -119,11 +119,21 @@ class Ledger:
     def cut_for(self, workers: int, least: int = 1) -> None:
         """Choose pieces so small that so many workers have something to do until the end.
 
-        A piece has at least `least` replications, or a whole block.
+        A piece is a share of what is left, so that the last ones are short, but at least `least`
+        replications, or a whole block.
         """
-        total = sum(block.last - block.first for block in self._waiting)
-        share = math.ceil(total / (PIECES_PER_WORKER * workers))
-        self._length = min(self._plan.block_length, max(1, least, share))
+        self._workers, self._least = workers, least
+
+    def _length(self, opened: int) -> int:
+        """Return the replications of a piece, when so many are taken from what is waiting."""
+        shares = PIECES_PER_WORKER * self._workers
+        left = opened
+        for block in self._waiting:
+            if left >= shares * self._plan.block_length:
+                break
+            left += block.last - block.first
+        share = math.ceil(left / shares)
+        return min(self._plan.block_length, max(1, self._least, share))
 
     def next(self) -> Piece | None:
         """Return a piece to play; None if there is nothing to play (see `unfinished`)."""
@@ -155,7 +165,8 @@ class Ledger:
         row = []
         while self._waiting and self._waiting[0].first == first:
             row.append(self._waiting.popleft())
-        pieces = [self._cut(block, None) for block in row]
+        length = self._length(sum(block.last - block.first for block in row))
+        pieces = [self._cut(block, None, length) for block in row]
         self._pieces.extend(piece for turn in zip(*pieces, strict=True) for piece in turn)
 
     def _open_claimed(self, block: Block, store: Store) -> None:
@@ -166,12 +177,13 @@ class Ledger:
         elif self._found(block):  # finished by another process in the meantime
             claim.release()
         else:
-            self._pieces.extend(self._cut(block, claim))
+            length = self._length(block.last - block.first)
+            self._pieces.extend(self._cut(block, claim, length))
 
-    def _cut(self, block: Block, claim: Claim | None) -> list[Piece]:
+    def _cut(self, block: Block, claim: Claim | None, length: int) -> list[Piece]:
         self._open[block] = _Open(self._sink.room(block), block.last - block.first, claim)
-        starts = range(block.first, block.last, self._length)
-        return [Piece(block, at, min(at + self._length, block.last)) for at in starts]
+        starts = range(block.first, block.last, length)
+        return [Piece(block, at, min(at + length, block.last)) for at in starts]
 
     def _look_elsewhere(self) -> None:
         """Take over what other processes have finished, or have left behind when they died."""
