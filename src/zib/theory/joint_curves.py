@@ -77,6 +77,16 @@ def _left_curve(
 
 
 @register_jitable
+def occurrence(p: float, a: float, over_p: float) -> tuple[float, float, float]:
+    """Return n kl(p, p')/B = log(1+pa)/p - log(1+a) and its first two derivatives in a > -1."""
+    one = 1.0 + a
+    two = 1.0 + p * a
+    over = 1.0 / (one * two)
+    cost = log1p(p * a) * over_p - log1p(a)
+    return cost, a * (1.0 - p) * over, over * over * (two * two - p * one * one)
+
+
+@register_jitable
 def joint_curve(
     family: int, x: float, p: float, nu: float, par: float
 ) -> tuple[float, float, float]:
@@ -107,12 +117,10 @@ def joint_curve(
         da = (par * (1.0 - 2.0 * d) - d * d) / (e * e) * (1.0 - d)
         div = 0.5 * (log1p(d * d / par) + x - d)
         ddiv = (1.0 - d) * d / e + 0.5 * d
-    one = 1.0 + a
-    if one <= 0.0:
+    if a <= -1.0:
         return a, math.inf, 0.0
-    two = 1.0 + p * a
-    g = log1p(p * a) / p - log1p(a) + div
-    return a, g, a * (1.0 - p) / (one * two) * da + ddiv
+    cost, slope, _ = occurrence(p, a, 1.0 / p)
+    return a, cost + div, slope * da + ddiv
 
 
 @register_jitable

@@ -9,7 +9,6 @@ import math
 
 from numba.extending import register_jitable
 
-from zib.theory.elementary import log1p
 from zib.theory.joint_curves import (
     GAUSSIAN,
     GAUSSIAN_UNKNOWN,
@@ -18,6 +17,7 @@ from zib.theory.joint_curves import (
     joint_prob,
     joint_root,
     left_solve,
+    occurrence,
 )
 from zib.theory.scalars import kl_lower, kl_upper, signed_product
 
@@ -47,14 +47,10 @@ def _gaussian_root(p: float, w: float, nu: float) -> float:
     for _ in range(200):
         a = x * (x + nu)
         da = 2.0 * x + nu
-        one = 1.0 + a
-        two = 1.0 + p * a
-        g = log1p(p * a) * over_p - log1p(a) + 0.5 * x * x
-        over = 1.0 / (one * two)
-        h = a * comp * over
+        cost, h, dh = occurrence(p, a, over_p)
+        g = cost + 0.5 * x * x
         dg = h * da + x
-        # h' = 1/(1+a)² - p/(1+pa)²
-        d2g = 1.0 + 2.0 * h + da * da * over * over * (two * two - p * one * one)
+        d2g = 1.0 + 2.0 * h + da * da * dh
         if g > w:
             high = x
         else:

@@ -18,6 +18,7 @@ from zib.theory.joint_curves import (
     joint_prob,
     joint_root,
     left_solve,
+    occurrence,
 )
 
 
@@ -33,15 +34,12 @@ def _gamma_root(p: float, w: float, shape: float) -> float:
         d = one_minus_exp(x)
         a = shape * d
         da = shape - a
-        one = 1.0 + a
-        two = 1.0 + p * a
-        g = log1p(p * a) * over_p - log1p(a) + shape * (x - d)
+        cost, h, dh = occurrence(p, a, over_p)
+        g = cost + shape * (x - d)
         if g <= 0.0:
             break  # all rounding: x is so small that the start is exact
-        over = 1.0 / (one * two)
-        h = a * comp * over
         dg = h * da + a
-        d2g = da * (1.0 - h) + da * da * over * over * (two * two - p * one * one)
+        d2g = da * (1.0 - h) + da * da * dh
         if g > w:
             high = x
         else:
