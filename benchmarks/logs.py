@@ -19,8 +19,8 @@ _SCRIPT = """
 import json, resource, sys, time
 from pathlib import Path
 import pyarrow.parquet as pq
-import zib.advise, zib.ope
-from zib.datasets import LogScan
+import zib.logs.advise, zib.logs.ope
+from zib.logs import LogScan
 what, path = sys.argv[1:]
 names = [f"x{j}" for j in range(5)]
 def scan():
@@ -29,10 +29,10 @@ def read():
     with pq.ParquetFile(path, pre_buffer=False) as file:
         return sum(batch.num_rows for batch in file.iter_batches(batch_size=1 << 18))
 def advise():
-    return zib.advise.advise(scan(), simulate=False)
+    return zib.logs.advise.advise(scan(), simulate=False)
 def evaluate():
     policy = {0: 0.1, 1: 0.1, 2: 0.1, 3: 0.1, 4: 0.6}
-    return zib.ope.evaluate(scan(), {"mostly 4": policy}, estimators=("ips", "snips", "dr"))
+    return zib.logs.ope.evaluate(scan(), {"mostly 4": policy}, estimators=("ips", "snips", "dr"))
 def peak():
     status = Path("/proc/self/status")
     if status.exists():  # getrusage would count the parent's memory too

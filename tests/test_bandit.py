@@ -439,7 +439,7 @@ def test_saving_over_a_file_is_all_or_nothing(tmp_path, monkeypatch) -> None:
 
 
 def test_a_saved_policy_that_is_not_registered_is_named() -> None:
-    from zib import _saved
+    from zib.core import saved as _saved
 
     content = json.loads(trained().dumps())
     content.pop("checksum")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from zib import _cache
 from zib.cli import app
+from zib.core import cache as _cache
 from zib.sim import Store
 
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tests.datasets.data import KARLAN_ZINMAN, data_file
 from zib.cli import app
-from zib.datasets import names
+from zib.logs import names
 
 run = CliRunner().invoke
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import zib
 from zib import ope
 from zib.cli import app
-from zib.datasets import LoggedData
+from zib.logs import LoggedData
 
 
 def run(*arguments: object) -> Result:

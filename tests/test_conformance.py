@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.policies import SPECS
-from zib import _kernel
+from zib.core import kernel
 from zib.env import ExponentialMAB, GaussianMAB, MixtureMAB
 from zib.testing import check_environment, check_policy
 
@@ -16,7 +16,7 @@ def test_policy(name: str) -> None:
 
 
 def test_no_registered_policy_is_left_out() -> None:
-    native = {t for t in _kernel.REGISTRY if t.__module__.startswith("zib.")}
+    native = {t for t in kernel.REGISTRY if t.__module__.startswith("zib.")}
     assert native == {type(spec) for spec in SPECS.values()}
 
 

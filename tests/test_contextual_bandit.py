@@ -630,7 +630,7 @@ def test_stream_can_be_replaced_on_load() -> None:
 
 
 def test_damaged_files_are_refused_with_one_sentence(tmp_path) -> None:
-    from zib import _saved
+    from zib.core import saved as _saved
 
     text = trained().dumps()
     content = json.loads(text)

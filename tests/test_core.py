@@ -16,8 +16,9 @@ import pytest
 
 import zib
 from tests.policies import SPECS
-from zib import InvalidParameterError, _validate, mab
-from zib._rng import Role, generator_from_data, generator_to_data, stream
+from zib import InvalidParameterError, mab
+from zib.core import validate
+from zib.core.rng import Role, generator_from_data, generator_to_data, stream
 
 ROOT = Path(zib.__file__).parent
 
@@ -119,7 +120,7 @@ def test_unwritable_cache_warns_and_works(tmp_path) -> None:
 
 
 def test_cache_can_be_switched_off(tmp_path) -> None:
-    code = "import zib; print(zib._cache.FOLDER)"
+    code = "import zib; print(zib.core.cache.FOLDER)"
     assert run_python(code, tmp_path, ZIB_CACHE="0").strip() == "None"
 
 
@@ -289,17 +290,17 @@ def test_generators_travel_as_data() -> None:
 
 def test_messages_of_one_form() -> None:
     with pytest.raises(InvalidParameterError, match=r"^`delta` must lie in \(0, 1\); got 1\.5$"):
-        _validate.real("delta", 1.5, low=0, high=1, closed="neither")
+        validate.real("delta", 1.5, low=0, high=1, closed="neither")
     with pytest.raises(InvalidParameterError, match="`k` must be a whole number in"):
-        _validate.integer("k", 1.5, low=0)
+        validate.integer("k", 1.5, low=0)
     with pytest.raises(InvalidParameterError, match="got 2.0 at position 1"):
-        _validate.vector("probs", [0.5, 2.0], low=0, high=1)
+        validate.vector("probs", [0.5, 2.0], low=0, high=1)
     with pytest.raises(InvalidParameterError, match="non-empty one-dimensional"):
-        _validate.vector("probs", [[0.5]])
+        validate.vector("probs", [[0.5]])
 
 
 def test_ties_are_broken_evenly(rng) -> None:
-    from zib._kernel import argmax_random
+    from zib.core.kernel import argmax_random
 
     values = np.array([1.0, np.nan, 3.0, 3.0, 0.0, 3.0])
     picked = np.bincount([argmax_random(values, rng) for _ in range(9_000)], minlength=6)

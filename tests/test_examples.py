@@ -11,7 +11,7 @@ import pytest
 
 import zib
 import zib.testing
-from zib import _kernel
+from zib.core import kernel
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,11 +28,11 @@ def _import_file(path: Path) -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def _forget_what_was_registered() -> Iterator[None]:
-    before = dict(_kernel.REGISTRY)
+    before = dict(kernel.REGISTRY)
     modules = set(sys.modules)
     yield
-    _kernel.REGISTRY.clear()
-    _kernel.REGISTRY.update(before)
+    kernel.REGISTRY.clear()
+    kernel.REGISTRY.update(before)
     for name in ("my_policy", "outcomes", "skeleton"):
         if name not in modules:
             sys.modules.pop(name, None)

@@ -11,7 +11,7 @@ import pytest
 
 import zib
 from zib import InvalidParameterError, SavedStateError, mab
-from zib._rng import Role, stream
+from zib.core.rng import Role, stream
 from zib.sim import engine
 
 ENV = zib.env.GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.2], sigma=1.0)
@@ -66,7 +66,7 @@ def test_jth_pull_of_an_arm_pays_the_same_to_every_policy(monkeypatch) -> None:
     """Record what each policy is paid and compare with the arm's own stream."""
     for spec in SPECS.values():
         paid: dict[int, list[float]] = {0: [], 1: [], 2: []}
-        original = zib._kernel.update
+        original = zib.core.kernel.update
 
         def record(spec, state, arm, reward, paid=paid, original=original):
             paid[int(arm)].append(reward)
@@ -96,7 +96,7 @@ def test_strong_baseline_gets_the_true_sizes() -> None:
     spec = mab.UCB(horizon=400, sigma=1.0, size="true")
     found = run({"strong": spec, "doubling": mab.Anytime(spec=spec)})
     assert np.isfinite(found.regret).all()
-    state = zib._kernel.init(spec, 3)
+    state = zib.core.kernel.init(spec, 3)
     engine.give_true_sizes(spec, state, ENV)
     tau = np.sqrt(zib.theory.product_variance_proxy(ENV.magnitudes, ENV.probs, 1.0))
     assert np.allclose(state.cache[:, 1], tau)

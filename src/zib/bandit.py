@@ -12,11 +12,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zib import _entry, _saved, _validate
-from zib import _kernel as kernel
-from zib._rng import generator_from_data, generator_to_data
-from zib._saved import SavedStateError
-from zib._validate import InvalidParameterError
+from zib.core import entry as _entry
+from zib.core import kernel as kernel
+from zib.core import saved as _saved
+from zib.core import validate
+from zib.core.rng import generator_from_data, generator_to_data
+from zib.core.saved import SavedStateError
+from zib.core.validate import InvalidParameterError
 from zib.mab.zi_adaptive import ZIAdaptive
 from zib.stats.arms import CLOCK, add_states, forget, observe, subtract_states
 from zib.stats.intervals import ArmMeans, arm_means
@@ -55,7 +57,7 @@ class RewardDoor:
 
     def _reward(self, reward: Any) -> float:
         value = (
-            float(reward) if type(reward) in _PLAIN_NUMBERS else _validate.real("reward", reward)
+            float(reward) if type(reward) in _PLAIN_NUMBERS else validate.real("reward", reward)
         ) - self._inflated
         if self._values is not None:
             if value in self._known or self._listed(np.array([value]))[0]:
@@ -150,7 +152,7 @@ class Bandit(RewardDoor):
             )
         labels: tuple[Hashable, ...]
         if arms is None:
-            labels = tuple(range(_validate.integer("n_arms", n_arms, low=1)))
+            labels = tuple(range(validate.integer("n_arms", n_arms, low=1)))
         else:
             labels = tuple(arms)
         if not labels:
@@ -158,7 +160,7 @@ class Bandit(RewardDoor):
         if len(set(labels)) != len(labels):
             raise InvalidParameterError(f"`arms` must be different from each other; got {labels!r}")
         self._spec = spec
-        self._inflated = _validate.real("inflated", inflated)
+        self._inflated = validate.real("inflated", inflated)
         low, high = getattr(spec, "reward_range", (-np.inf, np.inf))
         self._low = max(low, -LARGEST_REWARD)
         self._high = min(high, LARGEST_REWARD)
@@ -254,7 +256,7 @@ class Bandit(RewardDoor):
         `draws` simulated decisions on a stream of their own, with `error` the largest standard
         error. The decisions to come are not affected.
         """
-        draws = _validate.integer("draws", draws, low=1)
+        draws = validate.integer("draws", draws, low=1)
         found = kernel.lookup(self._spec)
         if found.propensities is not None:
             exact = found.propensities(self._spec, self._state)
@@ -279,7 +281,7 @@ class Bandit(RewardDoor):
         for a number of pulls fixed in advance; a bandit's own choices bias estimates slightly
         downwards.
         """
-        level = _validate.real("level", level, low=0, high=1, closed="neither")
+        level = validate.real("level", level, low=0, high=1, closed="neither")
         found = arm_means(self._state, level, self._inflated)
         return dict(zip(self._arms, found, strict=True))
 

@@ -12,17 +12,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zib import _context_entry as entry
-from zib import _kernel, _saved, _validate
-from zib._context_entry import LARGEST_FEATURE
-from zib._entry import Entry
-from zib._rng import generator_from_data, generator_to_data
-from zib._saved import SavedStateError
-from zib._validate import InvalidParameterError
 from zib.bandit import LARGEST_REWARD, Propensities, RewardDoor
-from zib.contextual import policy
+from zib.contextual import entry, policy
+from zib.contextual.entry import LARGEST_FEATURE
 from zib.contextual.joint import JointUCB
 from zib.contextual.links import StandardLink, resolve_link
+from zib.core import kernel, validate
+from zib.core import saved as _saved
+from zib.core.entry import Entry
+from zib.core.rng import generator_from_data, generator_to_data
+from zib.core.saved import SavedStateError
+from zib.core.validate import InvalidParameterError
 from zib.stats.predictions import Curve, Prediction, capped, predictions
 
 FORMAT, FORMAT_VERSION = "zib.ContextualBandit", 1
@@ -91,7 +91,7 @@ class ContextualBandit(RewardDoor):
         inflated: float = 0.0,
     ) -> None:
         spec = JointUCB() if spec is None else spec
-        if type(spec) in _kernel.REGISTRY:
+        if type(spec) in kernel.REGISTRY:
             raise TypeError(
                 f"{type(spec).__name__} is a policy without features; use zib.Bandit for it"
             )
@@ -102,10 +102,10 @@ class ContextualBandit(RewardDoor):
                 f"`n_features` must be a number or a pair of numbers; got {n_features!r}"
             )
         d, q = widths
-        self._d = _validate.integer("n_features", d, low=1)
-        self._q = _validate.integer("n_features", q, low=1)
+        self._d = validate.integer("n_features", d, low=1)
+        self._q = validate.integer("n_features", q, low=1)
         self._spec = spec
-        self._inflated = _validate.real("inflated", inflated)
+        self._inflated = validate.real("inflated", inflated)
         low, high = getattr(spec, "reward_range", (-np.inf, np.inf))
         self._low = max(low, -LARGEST_REWARD)
         self._high = min(high, LARGEST_REWARD)
@@ -249,7 +249,7 @@ class ContextualBandit(RewardDoor):
         simulated decisions on a stream of their own, with `error` the largest standard error. The
         decisions to come are not affected.
         """
-        draws = _validate.integer("draws", draws, low=1)
+        draws = validate.integer("draws", draws, low=1)
         if not policy.draws_randomly(self._spec):
             scores = self.indices(features, arms)
             values = np.fromiter(scores.values(), dtype=np.float64)
@@ -281,7 +281,7 @@ class ContextualBandit(RewardDoor):
         normal (η, ζ). They hold for many rewards, features that vary and a model that is right.
         With few rewards they show the penalty of the fit (its prior) rather than the data.
         """
-        level = _validate.real("level", level, low=0, high=1, closed="neither")
+        level = validate.real("level", level, low=0, high=1, closed="neither")
         labels, ids = self._load(features, arms)
         out = np.zeros((5, len(labels)))
         entry.moments.for_spec(self._spec)(self._pin, ids, out)
@@ -481,7 +481,7 @@ class ContextualBandit(RewardDoor):
         names = ("features", "features") if z is w else ("features[0]", "features[1]")
         for name, rows in zip(names, (z, w), strict=True):
             checked = rows if row is None else rows[row]
-            _validate.inside(name, checked, -LARGEST_FEATURE, LARGEST_FEATURE)
+            validate.inside(name, checked, -LARGEST_FEATURE, LARGEST_FEATURE)
 
     # ---------------------------------------------------------------------------- naming actions
 
@@ -542,7 +542,7 @@ class ContextualBandit(RewardDoor):
         if self._arms is not None:
             return self._index(arm)
         if self._known_arms is not None:
-            return _validate.integer("arm", arm, low=0, high=self._known_arms - 1)
+            return validate.integer("arm", arm, low=0, high=self._known_arms - 1)
         return row
 
     def _place(
@@ -567,7 +567,7 @@ class ContextualBandit(RewardDoor):
 
     def _row(self, arm: Any, n: int) -> int:
         try:
-            return _validate.integer("arm", arm, low=0, high=n - 1)
+            return validate.integer("arm", arm, low=0, high=n - 1)
         except InvalidParameterError:
             raise InvalidParameterError(
                 f"`arm` must be a row of `features`, a whole number in [0, {n - 1}]; got {arm!r}"

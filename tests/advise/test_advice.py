@@ -11,11 +11,11 @@ import pytest
 
 import zib
 from tests.datasets.data import KARLAN_LIST, data_file
-from zib.advise import Advice, advise
-from zib.advise.collect import collect
-from zib.advise.estimates import summaries
-from zib.advise.simulation import resampled
-from zib.datasets import LoggedData, LogScan
+from zib.logs import LoggedData, LogScan
+from zib.logs.advise import Advice, advise
+from zib.logs.advise.collect import collect
+from zib.logs.advise.estimates import summaries
+from zib.logs.advise.simulation import resampled
 
 
 def frame_of(
@@ -415,7 +415,7 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*_: Any) -> str:
         raise OSError("disk full")
 
-    monkeypatch.setattr("zib.advise.page.render", fail)
+    monkeypatch.setattr("zib.logs.advise.page.render", fail)
     with pytest.raises(OSError, match="disk full"):
         quick(log_of(frame_of(600))).write(tmp_path / "advice")
     assert {path.name: path.read_bytes() for path in page.parent.iterdir()} == before

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from zib.advise import advise
-from zib.advise.collect import blocks, collect
-from zib.advise.context import context_report
-from zib.advise.estimates import overall, prob_interval, skewed_interval, summaries, within_sd
-from zib.advise.law import fit_all, law_report
-from zib.advise.reservoir import row_keys
-from zib.datasets import LogBatch, LoggedData
+from zib.logs import LogBatch, LoggedData
+from zib.logs.advise import advise
+from zib.logs.advise.collect import blocks, collect
+from zib.logs.advise.context import context_report
+from zib.logs.advise.estimates import overall, prob_interval, skewed_interval, summaries, within_sd
+from zib.logs.advise.law import fit_all, law_report
+from zib.logs.advise.reservoir import row_keys
 
 
 def quiet(share: float) -> None:
@@ -74,7 +74,7 @@ def test_counts_and_moments_are_those_of_a_group_by() -> None:
 def test_moments_merge_over_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     log = random_log()
     whole = collect(log, 0, quiet)
-    monkeypatch.setattr("zib.advise.collect.blocks", lambda log: blocks(log, 777))
+    monkeypatch.setattr("zib.logs.advise.collect.blocks", lambda log: blocks(log, 777))
     cut = collect(log, 0, quiet)
     for name in ("count", "mean", "m2", "m3", "m4"):
         expected = getattr(whole.paid, name)
@@ -90,10 +90,10 @@ def test_moments_merge_over_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_depends_on_the_batches(
     lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zib.advise.collect.MOST_VALUES", 500)
-    monkeypatch.setattr("zib.advise.collect.MOST_CONTEXT", 300)
-    monkeypatch.setattr("zib.advise.collect.MOST_TOP", 200)
-    monkeypatch.setattr("zib.advise.collect.blocks", lambda log: blocks(log, 4_096))
+    monkeypatch.setattr("zib.logs.advise.collect.MOST_VALUES", 500)
+    monkeypatch.setattr("zib.logs.advise.collect.MOST_CONTEXT", 300)
+    monkeypatch.setattr("zib.logs.advise.collect.MOST_TOP", 200)
+    monkeypatch.setattr("zib.logs.advise.collect.blocks", lambda log: blocks(log, 4_096))
     log = random_log(context=True)
     one, other = collect(log, 3, quiet), collect(Recut(log, lengths), 3, quiet)
     for name in ("values", "value_arm", "arm_values", "arm_value_weight", "top", "context",
@@ -112,8 +112,8 @@ def test_the_whole_advice_does_not_depend_on_the_batches() -> None:
 
 
 def test_samples_are_the_rows_with_the_smallest_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zib.advise.collect.MOST_VALUES", 400)
-    monkeypatch.setattr("zib.advise.collect.blocks", lambda log: blocks(log, 1_000))
+    monkeypatch.setattr("zib.logs.advise.collect.MOST_VALUES", 400)
+    monkeypatch.setattr("zib.logs.advise.collect.blocks", lambda log: blocks(log, 1_000))
     log = random_log()
     found = collect(log, 5, quiet)
     key = row_keys(0, log.n_rows, 5)
@@ -353,8 +353,8 @@ def test_few_or_capped_rewards() -> None:
 
 
 def test_moments_of_long_logs_count_the_largest_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zib.advise.collect.MOST_VALUES", 3_000)
-    monkeypatch.setattr("zib.advise.collect.MOST_TOP", 1_000)
+    monkeypatch.setattr("zib.logs.advise.collect.MOST_VALUES", 3_000)
+    monkeypatch.setattr("zib.logs.advise.collect.MOST_TOP", 1_000)
     x = np.asarray(stats.pareto(1.5).rvs(40_000, random_state=0))
     tail = report(x).tail
     # what is left to sampling is a third of the moment, with a spread of 1 %

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from zib import _context_entry as entry
-from zib.contextual import policy
+from zib.contextual import entry, policy
 from zib.contextual.estimators import COUNT, NEXT_REFIT
 from zib.env.contextual import ContextBlock
 from zib.sim.contextual import advance

@@ -11,9 +11,9 @@ from sklearn.linear_model import BayesianRidge
 
 import zib
 from tests.contextual.helpers import Pupil
-from zib._validate import InvalidParameterError
 from zib.contextual import LaplaceTS
 from zib.contextual.learned_ridge import FIRST_FIT, GROWTH, HYPER, PRECISION
+from zib.core.validate import InvalidParameterError
 
 SIGMA = 0.7
 

@@ -230,7 +230,7 @@ def regret(spec, environment, replications, horizon, seed):
 
 def uniform_regret(environment, replications, horizon, seed):
     """The expected regret of choosing at random, on the same instances and rounds."""
-    from zib._rng import Role, stream
+    from zib.core.rng import Role, stream
 
     out = []
     for r in range(replications):

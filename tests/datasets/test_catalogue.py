@@ -11,8 +11,8 @@ import pytest
 
 from tests.datasets.data import KARLAN_LIST, KARLAN_ZINMAN, data_file
 from zib import datasets
-from zib.datasets import LogError, LoggedData, catalogue, karlan_zinman
-from zib.datasets.cprm import CUTS, loan_price, monthly_prime, price_class
+from zib.logs import LogError, LoggedData, catalogue, karlan_zinman
+from zib.logs.cprm import CUTS, loan_price, monthly_prime, price_class
 
 
 def kz_frame(n: int = 6_000) -> pd.DataFrame:
@@ -88,7 +88,7 @@ def test_every_entry_is_complete() -> None:
             if field.name not in ("sha256", "file_name", "other_columns", "rows_fixed"):
                 assert getattr(entry, field.name), (name, field.name)
         text = datasets.info_text(name)
-        assert f"zib.datasets.load_{name}(" in text
+        assert f"zib.logs.load_{name}(" in text
         assert hasattr(datasets, f"load_{name}")
         assert max(map(len, text.splitlines())) <= 96
     rows = datasets.catalogue_rows()

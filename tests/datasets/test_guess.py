@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tests.datasets.data import KARLAN_LIST, data_file
-from zib.datasets import LogError, LoggedData, guess, guess_columns
+from zib.logs import LogError, LoggedData, guess, guess_columns
 
 N = 2_000
 

@@ -6,7 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from zib.datasets import LogError, LoggedData, LogScan
+from zib.logs import LogError, LoggedData, LogScan
 
 
 @pytest.fixture

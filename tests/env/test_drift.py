@@ -10,8 +10,8 @@ import pytest
 
 import zib
 from zib import mab
-from zib._rng import Role, stream
-from zib._validate import InvalidParameterError
+from zib.core.rng import Role, stream
+from zib.core.validate import InvalidParameterError
 from zib.env import DriftingMAB, PathMAB, from_dict, make
 from zib.sim.rounds import play_rounds
 

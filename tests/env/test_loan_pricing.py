@@ -11,9 +11,9 @@ import pytest
 from scipy import integrate, stats
 
 from zib import InvalidParameterError
-from zib.env import ContextBlock, LoanPricing, LoanRecords, loan_pricing, synthetic_loan_records
-from zib.env.contextual_draws import LINK_NAMES
-from zib.env.loan_fit import (
+from zib.cases.loan import LoanPricing, LoanRecords, synthetic_loan_records
+from zib.cases.loan import pricing as loan_pricing
+from zib.cases.loan.fit import (
     default_cuts,
     design,
     fit_binary,
@@ -22,6 +22,8 @@ from zib.env.loan_fit import (
     probabilities,
     split_prices,
 )
+from zib.env import ContextBlock
+from zib.env.contextual_draws import LINK_NAMES
 
 CDFS = {
     "probit": stats.norm.cdf,

@@ -6,8 +6,8 @@ import pytest
 from tests.datasets.data import KARLAN_ZINMAN, data_file
 
 from zib import InvalidParameterError
-from zib.env import LoanMarket, LoanPricing, LoanRecords, synthetic_loan_records
-from zib.env.loan import CUT_LEVELS, CUT_PRICES, PUBLISHED_RANGE, price_quantile
+from zib.cases.loan import LoanMarket, LoanPricing, LoanRecords, synthetic_loan_records
+from zib.cases.loan.market import CUT_LEVELS, CUT_PRICES, PUBLISHED_RANGE, price_quantile
 
 
 def karlan_zinman():

@@ -8,8 +8,8 @@ import pytest
 
 import zib
 from zib import InvalidParameterError
-from zib.datasets import LoggedData, LogScan
 from zib.env import BootstrapContextual, BootstrapMAB, Empirical, from_dict
+from zib.logs import LoggedData, LogScan
 from zib.testing import check_environment
 
 

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from zib import InvalidParameterError, theory
+from zib.cases.loan.market import CUT_LEVELS, CUT_PRICES, price_quantile
 from zib.env import (
     MAB,
     PAPER_PROBS,
@@ -27,7 +28,6 @@ from zib.env import (
     make,
     register_id,
 )
-from zib.env.loan import CUT_LEVELS, CUT_PRICES, price_quantile
 
 ENVIRONMENTS = [
     MAB([ZeroInflated(Pareto(2.0, 1.5), 0.1), Exponential(0.5)]),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from zib import theory
-from zib.env import Gaussian, LoanMarket, ZeroInflated
+from zib.cases.loan import LoanMarket
+from zib.env import Gaussian, ZeroInflated
 from zib.experiments import fig1b, figS6, panels, study
 from zib.experiments.record import Context
 

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 import zib
-from zib.datasets import load_frame
-from zib.env import LoanPricing, synthetic_loan_records
+from zib.cases.loan import LoanPricing, synthetic_loan_records
 from zib.experiments import (
     fig4,
     figS4,
@@ -24,6 +23,7 @@ from zib.experiments.contextual_panels import GROUPS
 from zib.experiments.loan_panels import Amount, LoanPanel
 from zib.experiments.loan_study import Book
 from zib.experiments.record import Context
+from zib.logs import load_frame
 from zib.sim import Results
 
 LABELS = tuple(label for group in GROUPS.values() for label in group)
@@ -287,7 +287,7 @@ def test_figure_s4(tmp_path, small_books, book):
     table = pd.read_csv(tmp_path / "figS4.csv")
     width = np.diff(table["price"])[0]
     assert table["density"].sum() * width == pytest.approx(0.9985, abs=0.001)
-    assert list(dict.fromkeys(table["class"])) == list(zib.env.LoanMarket().classes)
+    assert list(dict.fromkeys(table["class"])) == list(zib.cases.loan.LoanMarket().classes)
 
 
 def test_figure_s5(tmp_path, small_books, book):
@@ -299,7 +299,7 @@ def test_figure_s5(tmp_path, small_books, book):
     assert record.verdicts[1].status == "fails"  # the profit is made without the context
     # the F test is that of statsmodels
     i = 12
-    noise = zib._rng.stream(7, zib._rng.Role.INSTANCE, 2, i).standard_exponential(4000) - 1
+    noise = zib.core.rng.stream(7, zib.core.rng.Role.INSTANCE, 2, i).standard_exponential(4000) - 1
     x = loan_models_design(book)
     fit = sm.OLS(book.records.price + points[i].lam * noise, x).fit()
     test = fit.f_test(np.eye(7)[2:])

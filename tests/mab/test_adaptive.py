@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 import zib
-from zib import _kernel
+from zib.core import kernel
 from zib.mab import ZIAdaptive, zi_adaptive
 from zib.mab import adaptive_model as za
 from zib.mab.learned_prior import CENTRE, SPREAD
@@ -39,7 +39,7 @@ def learned(rewards: Rewards, zeros: int = 50) -> ArmState:
         both = np.concatenate([values, np.zeros(zeros)])
         bandit.update_many([arm] * both.size, both)
     state = type(bandit.state)(*(part.copy() for part in bandit.state))
-    _kernel.refresh_all(spec, state)
+    kernel.refresh_all(spec, state)
     return state
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tests import naive
 
-from zib import _kernel, mab
+from zib import mab
+from zib.core import kernel
 
 ROUNDS, ARMS, T = 120, 4, 500
 
@@ -23,19 +24,19 @@ def rewards_of(rng: np.random.Generator, signed: bool) -> np.ndarray:
 def follow(spec, oracle, rng, signed=False, sizes=None, rtol=1e-9):
     """Play the policy; before every decision compare its scores with the oracle's."""
     table = rewards_of(rng, signed)
-    state = _kernel.init(spec, ARMS)
+    state = kernel.init(spec, ARMS)
     if sizes is not None:
         state.cache[:, 1] = sizes
     histories: list[list[tuple[int, float]]] = [[] for _ in range(ARMS)]
     mine, theirs = np.random.default_rng(3), np.random.default_rng(3)
     out = np.zeros(ARMS)
     for t in range(1, ROUNDS + 1):
-        _kernel.scores(spec, state, mine, out)
+        kernel.scores(spec, state, mine, out)
         wanted = oracle(histories, t, theirs)
         np.testing.assert_allclose(out, wanted, rtol=rtol, atol=1e-12, err_msg=f"round {t}")
-        arm = _kernel.argmax_random(out, np.random.default_rng(t))
+        arm = kernel.argmax_random(out, np.random.default_rng(t))
         reward = float(table[t - 1, arm])
-        _kernel.update(spec, state, arm, reward)
+        kernel.update(spec, state, arm, reward)
         histories[arm].append((t, reward))
 
 

@@ -7,11 +7,12 @@ import pytest
 from tests.policies import SPECS
 
 import zib
-from zib import _kernel, mab
+from zib import mab
+from zib.core import kernel
 from zib.mab.zi_heavy import KEPT
 
 EASY = zib.env.GaussianMAB(means=[1.0, 3.0, 1.0], probs=[0.3, 0.9, 0.3], sigma=0.5)
-DETERMINISTIC = [n for n, s in SPECS.items() if not _kernel.draws_randomly(s)]
+DETERMINISTIC = [n for n, s in SPECS.items() if not kernel.draws_randomly(s)]
 
 
 # The constants of these bounds make them explore for far longer than a test can wait.
@@ -44,13 +45,13 @@ def random_history(rng, n_arms=5, n=200):
 
 
 def scores_after(spec, arms, rewards, n_arms=5):
-    state = _kernel.init(spec, n_arms)
+    state = kernel.init(spec, n_arms)
     if getattr(spec, "needs_true_sizes", False):
         state.cache[:, 1] = 1.0
     for arm, reward in zip(arms, rewards):
-        _kernel.update(spec, state, int(arm), float(reward))
+        kernel.update(spec, state, int(arm), float(reward))
     out = np.zeros(n_arms)
-    _kernel.scores(spec, state, np.random.default_rng(0), out)
+    kernel.scores(spec, state, np.random.default_rng(0), out)
     return out
 
 
@@ -112,12 +113,12 @@ def test_printed_trimming_ends_up_discarding_everything() -> None:
     kept = {}
     for trim in ("growing", "printed"):
         spec = mab.ZIHeavyUCB(epsilon=1.0, moment=9.5, trim=trim)
-        state = _kernel.init(spec, 1)
+        state = kernel.init(spec, 1)
         for reward in rewards[:10_000]:
-            _kernel.update(spec, state, 0, float(reward))
+            kernel.update(spec, state, 0, float(reward))
         half = state.cache[0, KEPT]
         for reward in rewards[10_000:]:
-            _kernel.update(spec, state, 0, float(reward))
+            kernel.update(spec, state, 0, float(reward))
         kept[trim] = (state.cache[0, KEPT] - half) / rewards[10_000:].sum()
     assert kept["printed"] == 0.0
     assert kept["growing"] == pytest.approx(1.0)
@@ -138,22 +139,22 @@ def test_state_of_a_policy_is_what_a_fresh_one_would_compute_from_the_sums(rng) 
     """`refresh` after changing the sums from outside is like having seen the rewards."""
     arms, rewards = random_history(rng)
     for name, spec in SPECS.items():
-        if not _kernel.is_additive(spec) or name == "ucb true":
+        if not kernel.is_additive(spec) or name == "ucb true":
             continue
-        sums = _kernel.lookup(spec).sums
-        state = _kernel.init(spec, 5)
+        sums = kernel.lookup(spec).sums
+        state = kernel.init(spec, 5)
         for arm, reward in zip(arms, rewards):
-            _kernel.update(spec, state, int(arm), float(reward))
-        fresh = _kernel.init(spec, 5)
+            kernel.update(spec, state, int(arm), float(reward))
+        fresh = kernel.init(spec, 5)
         for mine, theirs in zip(fresh[:4], state[:4]):
             mine[:] = theirs
         fresh.shared[:] = state.shared
         fresh.cache[:, :sums] = state.cache[:, :sums]
         for k in range(5):
-            _kernel.refresh(spec, fresh, k)
+            kernel.refresh(spec, fresh, k)
         if getattr(spec, "learns_late", False):  # what is learned from all arms lags behind
-            _kernel.refresh_all(spec, state)
+            kernel.refresh_all(spec, state)
         a, b = np.zeros(5), np.zeros(5)
-        _kernel.indices(spec, state, np.random.default_rng(0), a)
-        _kernel.indices(spec, fresh, np.random.default_rng(0), b)
+        kernel.indices(spec, state, np.random.default_rng(0), a)
+        kernel.indices(spec, fresh, np.random.default_rng(0), b)
         assert np.allclose(a, b, rtol=1e-9), name

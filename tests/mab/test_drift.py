@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import zib
-from zib import _kernel, mab
-from zib._validate import InvalidParameterError
+from zib import mab
+from zib.core import kernel
+from zib.core.validate import InvalidParameterError
 from zib.env import GaussianMAB, PathMAB
 from zib.mab.drift import FORGOTTEN
 from zib.sim.engine import play
@@ -130,10 +131,10 @@ def allowed(spec, reward):
 def test_statistics_are_those_of_the_rewards_that_count(wrapper, name):
     make, oracle = WRAPPERS[wrapper]
     spec, wanted = make(INNER[name]), oracle()
-    state = _kernel.init(spec, K)
+    state = kernel.init(spec, K)
     forgot = False
     for t, (arm, reward) in enumerate(history(220)):
-        _kernel.update(spec, state, arm, reward)
+        kernel.update(spec, state, arm, reward)
         wanted.add(arm, allowed(spec, reward))
         if t % 5 == 0 or t > 200:
             found = np.stack(state[:4])
@@ -149,31 +150,31 @@ def test_statistics_are_those_of_the_rewards_that_count(wrapper, name):
 def test_scores_are_those_of_the_policy_inside_given_the_statistics(wrapper, name):
     inner = INNER[name]
     spec = WRAPPERS[wrapper][0](inner)
-    state = _kernel.init(spec, K)
+    state = kernel.init(spec, K)
     out, wanted, scores = np.zeros(K), np.zeros(K), np.zeros(K)
     for t, (arm, reward) in enumerate(history(150, seed=1)):
-        _kernel.update(spec, state, arm, allowed(spec, reward))
+        kernel.update(spec, state, arm, allowed(spec, reward))
         if t % 3:
             continue
-        fresh = _kernel.init(inner, K)
+        fresh = kernel.init(inner, K)
         for i in range(4):
             fresh[i][:] = state[i]
         fresh.shared[CLOCK] = state.shared[CLOCK]
         for k in range(K):
-            _kernel.refresh(inner, fresh, k)
-        _kernel.indices(inner, fresh, np.random.default_rng(t), wanted)
-        _kernel.indices(spec, state, np.random.default_rng(t), out)
+            kernel.refresh(inner, fresh, k)
+        kernel.indices(inner, fresh, np.random.default_rng(t), wanted)
+        kernel.indices(spec, state, np.random.default_rng(t), out)
         np.testing.assert_allclose(out, wanted, rtol=1e-7, atol=1e-9)
-        _kernel.scores(spec, state, np.random.default_rng(t), scores)
+        kernel.scores(spec, state, np.random.default_rng(t), scores)
         assert out[np.argmax(scores)] == out.max()
 
 
 def test_a_huge_reward_leaves_the_window_without_a_trace():
     spec = mab.Windowed(mab.UCBV(), 10)
-    state = _kernel.init(spec, 2)
+    state = kernel.init(spec, 2)
     small = [0.3, 0.1, 0.2, 0.5, 0.4, 0.7, 0.9, 0.6, 0.8, 0.15]
     for reward in (*small, 1e90, *small):
-        _kernel.update(spec, state, 0, reward)
+        kernel.update(spec, state, 0, reward)
     assert state.total[0] == pytest.approx(sum(small), rel=1e-14)
     assert state.spread[0] == pytest.approx(np.var(small) * 10, rel=1e-13)
 
@@ -294,9 +295,9 @@ def test_clock_of_the_level_is_what_is_remembered():
         (mab.Discounted(mab.UCB1(), 50), 1.0 / (1.0 - 2.0 ** (-1 / 50))),
         (mab.Windowed(mab.UCB1(), 80), 80.0),
     ):
-        state = _kernel.init(spec, 2)
+        state = kernel.init(spec, 2)
         for arm, reward in history(2000, arms=2):
-            _kernel.update(spec, state, arm, reward)
+            kernel.update(spec, state, arm, reward)
         assert state.shared[CLOCK] == pytest.approx(memory, rel=1e-9)
 
 
@@ -304,7 +305,7 @@ def test_a_policy_from_elsewhere_can_forget():
     class Foreign(mab.UCB1):
         __slots__ = ()
 
-    found = _kernel.lookup(mab.UCB1())
+    found = kernel.lookup(mab.UCB1())
     zib.register(
         Foreign,
         init=found.init,
@@ -313,10 +314,10 @@ def test_a_policy_from_elsewhere_can_forget():
         additive=True,
     )
     try:
-        state = _kernel.init(mab.Windowed(Foreign(), 3), 2)
+        state = kernel.init(mab.Windowed(Foreign(), 3), 2)
         assert state.shared[-1] == -np.inf
     finally:
-        del _kernel.REGISTRY[Foreign]
+        del kernel.REGISTRY[Foreign]
 
 
 # --------------------------------------------------------------------------------------- bad input

@@ -9,7 +9,8 @@ import pytest
 from scipy import optimize, special, stats
 
 import zib
-from zib import InvalidParameterError, _kernel, theory
+from zib import InvalidParameterError, theory
+from zib.core import kernel
 from zib.mab import ZIIMED, ZIKLUCB, ZIAdaptive, ZIPosterior
 from zib.mab.learned_prior import ALPHA, BETA, CENTRE, SPREAD, digamma
 
@@ -182,18 +183,18 @@ LAZY = [
 def test_lazy_scores_choose_the_exact_maximiser(spec: object) -> None:
     """What is kept only bounds the indices, and may be handed out where it settles the choice."""
     env = zib.env.ExponentialMAB(means=[1.0, 1.2, 0.8, 3.0], probs=[0.3, 0.25, 0.4, 0.02])
-    state = _kernel.init(spec, 4)
+    state = kernel.init(spec, 4)
     rng = np.random.default_rng(5)
     lazy, exact = np.zeros(4), np.zeros(4)
     saved = 0
     for _ in range(1500):
-        _kernel.scores(spec, state, rng, lazy)
-        _kernel.indices(spec, state, rng, exact)
+        kernel.scores(spec, state, rng, lazy)
+        kernel.indices(spec, state, rng, exact)
         assert np.array_equal(lazy == lazy.max(), exact == exact.max())
         assert (lazy >= exact).all()
         saved += int((lazy != exact).sum())
         arm = int(np.argmax(lazy))
-        _kernel.update(spec, state, arm, float(env.sample(arm, rng, 1)[0]))
+        kernel.update(spec, state, arm, float(env.sample(arm, rng, 1)[0]))
     assert saved > 1000  # the shortcut is taken
 
 
@@ -214,7 +215,7 @@ def test_posterior_draws_have_the_posterior_law() -> None:
         bandit = played(spec, rows)
         out, found = np.zeros(4), []
         for _ in range(draws):
-            _kernel.scores(spec, bandit.state, rng, out)
+            kernel.scores(spec, bandit.state, rng, out)
             found.append(out[2])
         assert stats.ks_2samp(found, p * mu).pvalue > 1e-6
 

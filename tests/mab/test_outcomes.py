@@ -10,7 +10,8 @@ from scipy import stats
 from tests.theory.test_outcomes import slow_upper
 
 import zib
-from zib import _kernel, mab
+from zib import mab
+from zib.core import kernel
 from zib.env import GaussianMAB, OutcomesMAB
 from zib.sim.engine import play
 
@@ -22,15 +23,15 @@ SHOP = OutcomesMAB(
 
 
 def trained(spec, history, n_arms):
-    state = _kernel.init(spec, n_arms)
+    state = kernel.init(spec, n_arms)
     for arm, reward in history:
-        _kernel.update(spec, state, arm, reward)
+        kernel.update(spec, state, arm, reward)
     return state
 
 
 def exact_indices(spec, state):
     out = np.zeros(state.pulls.size)
-    _kernel.indices(spec, state, np.random.default_rng(0), out)
+    kernel.indices(spec, state, np.random.default_rng(0), out)
     return out
 
 
@@ -158,14 +159,14 @@ def test_unknown_sigma_is_pooled_per_outcome(seed: int) -> None:
     ],
 )
 def test_the_arm_played_has_the_largest_index(spec, seed: int) -> None:
-    state, out, exact = _kernel.init(spec, 3), np.zeros(3), np.zeros(3)
+    state, out, exact = kernel.init(spec, 3), np.zeros(3), np.zeros(3)
     rng = np.random.default_rng(seed)
     for _ in range(250):
-        _kernel.indices(spec, state, rng, exact)
-        arm = _kernel.choose(spec, state, rng, out)
+        kernel.indices(spec, state, rng, exact)
+        arm = kernel.choose(spec, state, rng, out)
         assert exact[arm] == exact.max()
         assert (out >= exact).all()
-        _kernel.update(spec, state, arm, float(SHOP.sample(arm, rng, 1)[0]))
+        kernel.update(spec, state, arm, float(SHOP.sample(arm, rng, 1)[0]))
 
 
 # ------------------------------------------------------------------------------ posterior draws
@@ -175,7 +176,7 @@ def sampled(spec, state, n, seed):
     rng, out = np.random.default_rng(seed), np.zeros(state.pulls.size)
     rows = []
     for _ in range(n):
-        _kernel.scores(spec, state, rng, out)
+        kernel.scores(spec, state, rng, out)
         rows.append(out.copy())
     return np.array(rows)
 
@@ -222,11 +223,11 @@ def test_what_nobody_ever_had_is_left_out(seed: int) -> None:
 @pytest.mark.parametrize("rewards", [[0.0], [1.0], [-2.0], [1.0, -2.0], [0.0, 1.0]])
 def test_degenerate_data_give_numbers(kind, what, rewards) -> None:
     spec = kind(**what)
-    state, rng, out = _kernel.init(spec, 3), np.random.default_rng(1), np.zeros(3)
+    state, rng, out = kernel.init(spec, 3), np.random.default_rng(1), np.zeros(3)
     for j in range(40):
-        arm = _kernel.choose(spec, state, rng, out)
+        arm = kernel.choose(spec, state, rng, out)
         assert not np.isnan(out).any()
-        _kernel.update(spec, state, arm, rewards[j % len(rewards)])
+        kernel.update(spec, state, arm, rewards[j % len(rewards)])
     assert state.pulls.min() > 0
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zib import _kernel, mab
+from zib import mab
+from zib.core import kernel
 from zib.mab.zi_stable import WEIGHT, WEIGHTED, positive_stable
 
 
@@ -54,9 +55,9 @@ def test_one_scale_per_reward_is_close_to_the_full_gibbs_sampler(rng) -> None:
     stability, sigma = 1.6, 1.0
     x = stats.levy_stable.rvs(stability, 0.0, loc=3.0, scale=sigma, size=150, random_state=rng)
     spec = mab.ZIStableTS(sigma=sigma, stability=stability)
-    state = _kernel.init(spec, 1)
+    state = kernel.init(spec, 1)
     for reward in x:
-        _kernel.update(spec, state, 0, float(reward))
+        kernel.update(spec, state, 0, float(reward))
     mean = state.cache[0, WEIGHTED] / state.cache[0, WEIGHT]
     spread = sigma * math.sqrt(2 / state.cache[0, WEIGHT])
     oracle = gibbs(x, stability, sigma, rng)
@@ -66,20 +67,20 @@ def test_one_scale_per_reward_is_close_to_the_full_gibbs_sampler(rng) -> None:
 
 def test_an_outlier_hardly_moves_the_estimate() -> None:
     spec = mab.ZIStableTS(sigma=1.0, stability=1.6)
-    state = _kernel.init(spec, 1)
+    state = kernel.init(spec, 1)
     for j in range(50):
-        _kernel.update(spec, state, 0, 3.0 + 0.5 * (-1) ** j)
+        kernel.update(spec, state, 0, 3.0 + 0.5 * (-1) ** j)
     before = state.cache[0, WEIGHTED] / state.cache[0, WEIGHT]
-    _kernel.update(spec, state, 0, 1e6)
+    kernel.update(spec, state, 0, 1e6)
     after = state.cache[0, WEIGHTED] / state.cache[0, WEIGHT]
     assert abs(after - before) < 1e-3
 
 
 def test_gaussian_case_is_the_exact_posterior() -> None:
     spec = mab.ZIStableTS(sigma=0.5, stability=2.0)
-    state = _kernel.init(spec, 1)
+    state = kernel.init(spec, 1)
     x = [1.0, 2.0, 4.0]
     for reward in x:
-        _kernel.update(spec, state, 0, reward)
+        kernel.update(spec, state, 0, reward)
     assert state.cache[0, WEIGHT] == 3.0
     assert state.cache[0, WEIGHTED] == pytest.approx(sum(x))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from zib.datasets import LoggedData
+from zib.logs import LoggedData
 
 ARMS = ("a", "b", "c")
 LOGGING = np.array([0.5, 0.3, 0.2])

@@ -13,10 +13,10 @@ from scipy import stats
 from tests.datasets.data import KARLAN_ZINMAN, data_file
 from tests.ope.helpers import ARMS, TARGET, sparse_log
 from zib import ope
-from zib.datasets import LoggedData
-from zib.ope import intervals
-from zib.ope.moments import Moments
-from zib.ope.scores import RowValues, estimate
+from zib.logs import LoggedData
+from zib.logs.ope import intervals
+from zib.logs.ope.moments import Moments
+from zib.logs.ope.scores import RowValues, estimate
 
 SIX = LoggedData.from_arrays(
     ["a", "a", "b", "b", "a", "b"],

@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.ope.helpers import ARMS, LOGGING, TARGET, sparse_log
 from zib import InvalidParameterError, ope
-from zib.datasets import LoggedData
-from zib.plot.evaluation import forest_panel
+from zib.logs import LoggedData
+from zib.report.evaluation import forest_panel
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
@@ -358,7 +358,7 @@ def test_bad_options(rng, options, message) -> None:
 
 
 def test_bad_logs(rng) -> None:
-    with pytest.raises(InvalidParameterError, match="`log` must be a zib.datasets.LoggedData"):
+    with pytest.raises(InvalidParameterError, match="`log` must be a zib.logs.LoggedData"):
         ope.evaluate(np.zeros(3), MIX)
     log = sparse_log(rng, n=300)
     with pytest.raises(InvalidParameterError, match="at least 2 rows; got 1"):

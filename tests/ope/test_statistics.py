@@ -12,9 +12,9 @@ import pytest
 
 from tests.ope.helpers import LOGGING, TARGET
 from zib import ope
-from zib.datasets import LoggedData
-from zib.ope import intervals
-from zib.ope.scores import RowValues, estimate
+from zib.logs import LoggedData
+from zib.logs.ope import intervals
+from zib.logs.ope.scores import RowValues, estimate
 
 LOGS, N = 2000, 20_000
 CHANCE = np.array([0.008, 0.010, 0.012])

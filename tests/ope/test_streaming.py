@@ -7,10 +7,10 @@ import pytest
 
 from tests.ope.helpers import sparse_log
 from zib import InvalidParameterError, ope
-from zib.datasets import LoggedData, LogScan
-from zib.ope import rows
-from zib.ope.bootstrap import _POISSON
-from zib.ope.rows import Block, RowSampler, blocks, folds_of, row_hashes
+from zib.logs import LoggedData, LogScan
+from zib.logs.ope import rows
+from zib.logs.ope.bootstrap import _POISSON
+from zib.logs.ope.rows import Block, RowSampler, blocks, folds_of, row_hashes
 
 POLICIES = {"c": "c", "mix": {"a": 0.2, "b": 0.3, "c": 0.5}, "uniform": "uniform"}
 EVERY = ("replay", "ips", "snips", "clipped", "dm", "dr", "sndr", "switch")

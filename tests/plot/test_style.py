@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from zib import InvalidParameterError
-from zib.plot import (
+from zib.report import (
     POLICY_STYLES,
     legend_below,
     paper_style,
@@ -18,7 +18,7 @@ from zib.plot import (
     small_print,
     style_of,
 )
-from zib.plot.panels import half_width
+from zib.report.panels import half_width
 from zib.sim import Results
 
 mpl.use("agg")

@@ -43,8 +43,10 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def test_the_closure_of_one_policy_has_what_it_needs_and_no_other_policy():
     found = code.closure(UCB1)
-    assert {"zib._kernel", "zib.stats.arms", "zib._rng", "zib.env.rewards"} <= set(found)
-    assert not {"zib.mab.zi_kl", "zib.contextual.zi", "zib.env.loan", "zib.mab"} & set(found)
+    assert {"zib.core.kernel", "zib.stats.arms", "zib.core.rng", "zib.env.rewards"} <= set(found)
+    assert not {"zib.mab.zi_kl", "zib.contextual.zi", "zib.cases.loan.market", "zib.mab"} & set(
+        found
+    )
     assert not {name for name in found if name.startswith("zib.sim")} - {
         "zib.sim.engine",
         "zib.sim.run",

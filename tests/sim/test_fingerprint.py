@@ -115,14 +115,14 @@ def test_what_cannot_be_named_is_refused_in_one_sentence(value):
 
 ENVIRONMENTS = """
 import numpy as np, zib
-from zib.datasets import LoggedData
+from zib.logs import LoggedData
 rng = np.random.default_rng(0)
 log = LoggedData.from_arrays(rng.integers(0, 2, 400), rng.exponential(size=400),
                              context=rng.integers(0, 2, (400, 1)).astype(float))
 ENVIRONMENTS = [
     zib.env.GaussianMAB(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0),
     zib.env.BootstrapMAB(log), zib.env.BootstrapContextual(log),
-    zib.env.LoanMarket(),
+    zib.cases.loan.LoanMarket(),
     *(zib.env.make(name) for name in zib.env.list_ids()),
 ]
 """

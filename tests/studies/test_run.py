@@ -257,7 +257,7 @@ def test_tables_hold_the_numbers(file):
 
 
 def test_no_two_curves_look_alike():
-    from zib.plot import style_of, styles_of
+    from zib.report import style_of, styles_of
 
     labels = ["ZI-TS", *(f"policy {i}" for i in range(40))]
     assert len(set(map(style_of, labels))) < len(labels)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import zib
 from tests.theory import oracles
 from zib import theory
-from zib._validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError
 
 settings.register_profile("theory", deadline=None, derandomize=True, max_examples=150)
 settings.load_profile("theory")

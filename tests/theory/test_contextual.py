@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from zib import theory
-from zib._validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError
 from zib.theory import glm_scalars
 from zib.theory.contextual import LOGIT_FLOOR, LOGIT_SLOPE, _potential
 

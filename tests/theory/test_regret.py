@@ -10,7 +10,7 @@ from scipy import optimize
 
 from tests.theory import oracles
 from zib import theory
-from zib._validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError
 
 slow = settings(deadline=None, derandomize=True, max_examples=80)
 quick = settings(deadline=None, derandomize=True, max_examples=200)

@@ -11,7 +11,7 @@ from scipy import integrate, optimize, stats
 
 from tests.theory import oracles
 from zib import theory
-from zib._validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError
 
 quick = settings(deadline=None, derandomize=True, max_examples=150)
 slow = settings(deadline=None, derandomize=True, max_examples=60)

@@ -94,7 +94,7 @@ def _agreed(what: str, where: Path, yes: bool) -> bool:
 
 
 def _store(folder: str | None) -> Store:
-    from zib._validate import InvalidParameterError
+    from zib.core.validate import InvalidParameterError
     from zib.sim.store import Store
 
     try:
@@ -105,7 +105,7 @@ def _store(folder: str | None) -> Store:
 
 def _compiled() -> tuple[Path | None, list[Path], int]:
     """Return the place of compiled code, a folder per state of the sources, and their size."""
-    from zib import _cache
+    from zib.core import cache as _cache
 
     if _cache.FOLDER is None:
         return None, [], 0

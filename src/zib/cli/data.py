@@ -25,7 +25,7 @@ def list_() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from zib.datasets import catalogue_rows
+    from zib.logs import catalogue_rows
 
     heading, *rows = catalogue_rows()
     table = Table(pad_edge=False)
@@ -39,7 +39,7 @@ def list_() -> None:
 @data.command()
 def info(name: Name) -> None:
     """Say what a data set is, under which licence, whom to cite and where to get it."""
-    from zib.datasets import LogError, info_text
+    from zib.logs import LogError, info_text
 
     try:
         typer.echo(info_text(name))
@@ -55,7 +55,7 @@ def check(
     ] = None,
 ) -> None:
     """Check that a file is the data set: checksum, columns, rows."""
-    from zib.datasets import LogError, check_text
+    from zib.logs import LogError, check_text
 
     try:
         text, status = check_text(name, path)

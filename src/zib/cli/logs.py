@@ -12,8 +12,8 @@ import typer
 from zib.cli.program import app, refuse, warnings_in_words
 
 if TYPE_CHECKING:
-    from zib.datasets import LogScan
-    from zib.ope import Evaluation
+    from zib.logs import LogScan
+    from zib.logs.ope import Evaluation
 
 IN_MEMORY = 3_000_000  # rows; longer logs are read again from the file where needed
 
@@ -54,8 +54,8 @@ def advise(
 
     Columns that are not named are guessed from their names and contents, and said.
     """
-    from zib._validate import InvalidParameterError
-    from zib.advise import advise as make_advice
+    from zib.core.validate import InvalidParameterError
+    from zib.logs.advise import advise as make_advice
 
     with _refusing():
         scan, source = _open(log, arm, reward, propensity, context, time, unit)
@@ -163,7 +163,7 @@ def _open(
     unit: str | None,
 ) -> tuple[LogScan, dict[str, Any]]:
     """Return the log with named or guessed columns, and what to read it with."""
-    from zib.datasets import LogScan, guess_columns
+    from zib.logs import LogScan, guess_columns
 
     named = {"arm": arm, "reward": reward, "propensity": propensity, "time": time, "unit": unit}
     given = {role: column for role, column in named.items() if column is not None}
@@ -193,7 +193,7 @@ def _policies(wanted: list[str] | None, arms: tuple[Any, ...]) -> dict[str, Any]
 
 
 def _always(arm: Any) -> Any:
-    from zib.ope import always
+    from zib.logs.ope import always
 
     return always(arm)
 
@@ -267,6 +267,6 @@ def _bar() -> Iterator[Callable[[str, float], None]]:
 
 
 def _write(found: Evaluation, folder: Path, log: str) -> Path:
-    from zib.plot.evaluation_page import write_page
+    from zib.report.evaluation_page import write_page
 
     return write_page(found, folder, log)

@@ -60,7 +60,7 @@ def reproduce(
     from rich.console import Console
 
     console = Console(stderr=True)
-    from zib._validate import InvalidParameterError
+    from zib.core.validate import InvalidParameterError
     from zib.experiments.runner import Interrupted, OutputError, prepare_folder, resolve
     from zib.sim import Store
 

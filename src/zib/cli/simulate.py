@@ -58,7 +58,7 @@ def simulate(
         refuse(f"name a study, as in `zib simulate {DEFAULT}`; --init writes one to start from")
     if store is not None and no_store:
         refuse("--store and --no-store exclude each other")
-    from zib._validate import InvalidParameterError
+    from zib.core.validate import InvalidParameterError
     from zib.studies import read
 
     run = {
@@ -101,7 +101,7 @@ def _write_example(path: Path) -> None:
 
 
 def _run(study: Study, file: Path) -> None:
-    from zib._validate import InvalidParameterError
+    from zib.core.validate import InvalidParameterError
     from zib.experiments.runner import OutputError, prepare_folder
     from zib.studies import run, write
 
@@ -145,7 +145,7 @@ def _show(outcome: Outcome) -> None:
 
 
 def _estimate(study: Study) -> None:
-    from zib._validate import InvalidParameterError
+    from zib.core.validate import InvalidParameterError
     from zib.studies import estimate
 
     try:

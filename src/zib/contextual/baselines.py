@@ -8,8 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _validate as check
-from zib._kernel import borrowing
 from zib.contextual.estimators import Linear, Product
 from zib.contextual.fit import MEMORY, learn, new_model
 from zib.contextual.link import smallest_slope, value
@@ -34,6 +32,8 @@ from zib.contextual.policy import (
     ZETA_VARIANCE,
     register_policy,
 )
+from zib.core import validate as check
+from zib.core.kernel import borrowing
 from zib.stats.design import draw_normal, linear_forms, multiply, quadratic_forms
 from zib.theory.glm_scalars import glm_radius, ts_scale
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _validate as check
+from zib.core import validate as check
 
 Array = NDArray[np.float64]
 

@@ -7,10 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from zib import _validate as check
-from zib._cache import numba_config
-from zib._entry import Entry, LoosePin, _make_pin
-from zib._kernel import borrowing
 from zib.contextual.component import Array, Described, as_row, as_rows
 from zib.contextual.estimators import BERNOULLI, GLM, LeastSquares, Ridge, resolve_magnitude
 from zib.contextual.fit import MEMORY, learn, new_model
@@ -25,6 +21,10 @@ from zib.contextual.parts import (
     new_magnitude,
     noise,
 )
+from zib.core import validate as check
+from zib.core.cache import numba_config
+from zib.core.entry import Entry, LoosePin, _make_pin
+from zib.core.kernel import borrowing
 from zib.stats.design import draw_normal, linear_forms, quadratic_forms
 
 FAMILIES = ("bernoulli", "gaussian", "huber", "median_of_means")

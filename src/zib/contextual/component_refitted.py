@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from zib import _validate as check
 from zib.contextual.component import Array, Described, as_row, as_rows, normal_draw
+from zib.core import validate as check
 
 METHODS = ("auto", "predict", "predict_proba")
 KEEPS = ("sample", "latest")

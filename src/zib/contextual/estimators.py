@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from numba.extending import overload
 
-from zib import _validate as check
-from zib._kernel import CALLED, borrowing
-from zib._spec import Spec
 from zib.contextual.link import derivative, value
 from zib.contextual.links import StandardLink, link_parameter, resolve_link
+from zib.core import validate as check
+from zib.core.kernel import CALLED, borrowing
+from zib.core.spec import Spec
 
 SCORE, BERNOULLI = 0, 1  # kinds of weights
 SMALLEST_VARIANCE = 1e-14  # of a Bernoulli variable far in the tail; keeps ratios finite

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zib import _validate as check
+from zib.core import validate as check
 
 Matrix = NDArray[np.float64]
 

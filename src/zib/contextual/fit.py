@@ -20,7 +20,6 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from zib._kernel import CALLED, borrowing
 from zib.contextual.estimators import (
     BOUND,
     COUNT,
@@ -37,6 +36,7 @@ from zib.contextual.estimators import (
     Ridge,
     linearise,
 )
+from zib.core.kernel import CALLED, borrowing
 from zib.stats.design import (
     SINCE_REBUILD,
     Gram,

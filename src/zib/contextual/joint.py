@@ -14,8 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _validate as check
-from zib._kernel import borrowing
 from zib.contextual.estimators import BERNOULLI, GLM, MedianOfMeans, resolve_magnitude
 from zib.contextual.fit import MEMORY, learn, new_model
 from zib.contextual.learned_ridge import Scale, learn_scale, new_scale
@@ -42,6 +40,8 @@ from zib.contextual.policy import (
     ZETA_VARIANCE,
     register_policy,
 )
+from zib.core import validate as check
+from zib.core.kernel import borrowing
 from zib.stats.design import draw_normal, linear_forms
 
 LARGEST = 1e100  # beyond it products overflow; no reward is larger

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from zib._kernel import CALLED, borrowing
 from zib.contextual.estimators import COUNT, MedianOfMeans
 from zib.contextual.fit import Floats, settle
+from zib.core.kernel import CALLED, borrowing
 from zib.stats.design import SINCE_REBUILD, cholesky, invert, multiply
 
 PRECISION, NEXT_FIT = 0, 1  # positions in `meta`

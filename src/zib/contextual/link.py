@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from numba.extending import overload, register_jitable
 
-from zib import _validate as check
+from zib.core import validate as check
 
 Function = Callable[[Any, float], float]
 

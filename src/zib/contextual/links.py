@@ -13,9 +13,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from numba.extending import register_jitable
 
-from zib import _validate as check
-from zib._spec import Spec
 from zib.contextual.link import lookup_link, register_link
+from zib.core import validate as check
+from zib.core.spec import Spec
 
 LARGEST = 700.0  # exp of more than 709 overflows
 

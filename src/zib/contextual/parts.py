@@ -11,9 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _validate as check
-from zib._kernel import borrowing
-from zib._spec import Spec
 from zib.contextual.estimators import (
     COUNT,
     RESIDUAL,
@@ -31,6 +28,9 @@ from zib.contextual.policy import (
     ZETA,
     ZETA_VARIANCE,
 )
+from zib.core import validate as check
+from zib.core.kernel import borrowing
+from zib.core.spec import Spec
 from zib.stats.design import linear_forms, quadratic_forms
 
 ROUNDS, RANDOM_ROUNDS, N_ARMS = 0, 1, 2  # positions in `clock`

@@ -9,12 +9,12 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from zib import _validate as check
-from zib._kernel import borrowing, is_interpreted
-from zib._spec import Spec, label_of
 from zib.contextual import policy
 from zib.contextual.parts import N_ARMS, RANDOM_ROUNDS, ROUNDS, play_at_random
 from zib.contextual.policy import lookup_policy, register_policy
+from zib.core import validate as check
+from zib.core.kernel import borrowing, is_interpreted
+from zib.core.spec import Spec, label_of
 
 
 class _Fields(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from zib._kernel import CALLED, argmax_random, borrowing
-from zib._validate import InvalidParameterError
+from zib.core.kernel import CALLED, argmax_random, borrowing
+from zib.core.validate import InvalidParameterError
 
 Kernel = Callable[..., Any]
 

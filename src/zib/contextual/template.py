@@ -9,9 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _validate as check
-from zib._cache import cached_njit
-from zib._spec import Spec
 from zib.contextual.component import ComponentModel, normal_draw
 from zib.contextual.links import StandardLink
 from zib.contextual.parts import (
@@ -29,6 +26,9 @@ from zib.contextual.policy import (
     ZETA_VARIANCE,
     register_policy,
 )
+from zib.core import validate as check
+from zib.core.cache import cached_njit
+from zib.core.spec import Spec
 from zib.theory.scalars import signed_product
 
 Array = NDArray[np.float64]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-from zib import _validate as check
-from zib._kernel import borrowing
 from zib.contextual.estimators import GLM, SCORE, resolve_magnitude
 from zib.contextual.fit import MEMORY, learn, new_model
 from zib.contextual.link import smallest_slope, value
@@ -28,6 +26,8 @@ from zib.contextual.parts import (
     two_part_moments,
 )
 from zib.contextual.policy import register_policy
+from zib.core import validate as check
+from zib.core.kernel import borrowing
 from zib.stats.design import draw_normal, linear_forms, quadratic_forms
 from zib.theory.glm_scalars import glm_radius, ts_scale
 from zib.theory.scalars import signed_product

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._cache import cached_njit
-from zib._validate import InvalidParameterError, choice, inside, integer, real, vector
+from zib.core.cache import cached_njit
+from zib.core.validate import InvalidParameterError, choice, inside, integer, real, vector
 from zib.env.contextual_draws import (
     LARGEST_FEATURE,
     LINK_NAMES,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from zib._kernel import jitable
 from zib.contextual.link import value
 from zib.contextual.links import StandardLink
+from zib.core.kernel import jitable
 from zib.env.rewards import Exponential, Gaussian, GaussianMixture, Law
 
 LinkName = Literal["probit", "logit", "cauchit", "cloglog", "log"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from zib._cache import cached_njit
-from zib._validate import InvalidParameterError, integer, real
+from zib.core.cache import cached_njit
+from zib.core.validate import InvalidParameterError, integer, real
 from zib.env.contextual import ContextBlock, ContextualGLM, Instance
 from zib.env.contextual_draws import LINKS, LinkName, Noise, settle, transform_and_predict
 from zib.env.contextual_random import ContextualGenerator, RandomContextual

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from zib._cache import cached_njit
-from zib._validate import InvalidParameterError, choice, integer, real, vector
 from zib.contextual.link import inverse
+from zib.core.cache import cached_njit
+from zib.core.validate import InvalidParameterError, choice, integer, real, vector
 from zib.env.contextual import (
     ContextBlock,
     ContextualGLM,

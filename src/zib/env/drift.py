@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._rng import Role, stream
-from zib._validate import InvalidParameterError, choice, inside, integer, real, vector
+from zib.core.rng import Role, stream
+from zib.core.validate import InvalidParameterError, choice, inside, integer, real, vector
 from zib.env.rewards import Array, Gaussian, Kind
 
 Pattern = Literal["jumps", "waves", "walk"]

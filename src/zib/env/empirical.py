@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from zib._validate import InvalidParameterError, real, vector
+from zib.core.validate import InvalidParameterError, real, vector
 from zib.env.inflated import _smallest_size
 from zib.env.rewards import Array, Law, _order, _set
 

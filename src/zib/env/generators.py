@@ -9,14 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from zib._validate import InvalidParameterError, choice, integer, real, vector
+from zib.core.validate import InvalidParameterError, choice, integer, real, vector
 from zib.env.contextual import ContextualGLM
 from zib.env.contextual_draws import LINK_NAMES, NOISES, LinkName, Noise
 from zib.env.contextual_drift import DriftingActions
 from zib.env.contextual_random import DisjointContextual, DisjointGLM, RandomContextual
 from zib.env.drift import DriftingMAB, PathMAB
-from zib.env.loan import LoanMarket
-from zib.env.loan_pricing import LoanPricing
 from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB, _mab_from_dict
 from zib.env.outcomes import OutcomesMAB
 from zib.env.rewards import Exponential, Gaussian, GaussianMixture, Kind, Law
@@ -115,12 +113,7 @@ class RandomMAB:
 
 
 ContextualEnvironment = (
-    ContextualGLM
-    | RandomContextual
-    | DisjointGLM
-    | DisjointContextual
-    | DriftingActions
-    | LoanPricing
+    ContextualGLM | RandomContextual | DisjointGLM | DisjointContextual | DriftingActions
 )
 Environment = MAB | RandomMAB | PathMAB | DriftingMAB | ContextualEnvironment
 
@@ -129,7 +122,6 @@ _TYPES: dict[str, Callable[..., Environment]] = {
     "MixtureMAB": MixtureMAB,
     "ExponentialMAB": ExponentialMAB,
     "OutcomesMAB": OutcomesMAB,
-    "LoanMarket": LoanMarket,
     "RandomMAB": RandomMAB,
     "PathMAB": PathMAB,
     "DriftingMAB": DriftingMAB,
@@ -138,8 +130,12 @@ _TYPES: dict[str, Callable[..., Environment]] = {
     "DisjointGLM": DisjointGLM,
     "DisjointContextual": DisjointContextual,
     "DriftingActions": DriftingActions,
-    "LoanPricing": LoanPricing,
 }
+
+
+def register_type(name: str, make: Callable[..., Any]) -> None:
+    """Let `from_dict` build environments of this name."""
+    _TYPES[name] = make
 
 
 def from_dict(data: Mapping[str, Any]) -> Environment:
@@ -193,7 +189,6 @@ def _paper(family: Family, probs: tuple[float, float]) -> Callable[[], Environme
 for _tag, _probs in PAPER_PROBS.items():
     for _family in FAMILIES:
         register_id(f"paper-mab-{_family}-{_tag}-v1", _paper(_family, _probs))
-register_id("loan-market-v1", LoanMarket)
 
 
 def _drifting_mab(prob_speed: float, mean_speed: float) -> Callable[[], Environment]:

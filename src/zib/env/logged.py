@@ -15,13 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zib._validate import InvalidParameterError, choice
-from zib.datasets.log import LoggedData
+from zib.core.validate import InvalidParameterError, choice
 from zib.env.contextual import ContextBlock, Instance
 from zib.env.empirical import Empirical
 from zib.env.inflated import ZeroInflated
 from zib.env.mab import MAB
 from zib.env.rewards import Array, Kind, Law
+from zib.logs.log import LoggedData
 
 FeatureMap = Callable[[Array, int], Array]
 MANY_CELLS = 1_000
@@ -63,7 +63,7 @@ class BootstrapMAB(MAB):
 
     Examples
     --------
-    >>> from zib.datasets import LoggedData
+    >>> from zib.logs import LoggedData
     >>> log = LoggedData.from_arrays(["a", "a", "b", "b"], [0.0, 3.0, 0.0, 2.0])
     >>> env = BootstrapMAB(log)
     >>> env.labels, env.arm_means.tolist()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zib._validate import InvalidParameterError, integer, real, vector
+from zib.core.validate import InvalidParameterError, integer, real, vector
 from zib.env.inflated import ZeroInflated
 from zib.env.rewards import Array, Exponential, Gaussian, GaussianMixture, Kind, Law, law_from_dict
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zib._validate import InvalidParameterError, inside, real, vector
+from zib.core.validate import InvalidParameterError, inside, real, vector
 from zib.env.inflated import ZeroInflated
 from zib.env.mab import _Family
 from zib.env.rewards import Array, Gaussian, Law, _order, _set, law_from_dict

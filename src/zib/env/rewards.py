@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._validate import InvalidParameterError, integer, real
+from zib.core.validate import InvalidParameterError, integer, real
 
 Kind = Literal["subgaussian", "subexponential"]
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from zib import _cache
+from zib.core import cache as _cache
 
 CONTEXTUAL = ("fig3", "fig4", "figS3", "links")
 COMMAND = (sys.executable, "-m", "zib.experiments.ahead")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from zib import theory
-from zib._rng import Role, stream
 from zib.contextual import StandardLink, derivative, kappa, value
+from zib.core.rng import Role, stream
 from zib.env import RandomContextual
 from zib.experiments.contextual_panels import RIDGE
 from zib.experiments.judge import number

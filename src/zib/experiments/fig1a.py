@@ -6,12 +6,12 @@ import time
 
 import numpy as np
 
-from zib._rng import Role, stream
-from zib.env import LoanMarket
-from zib.env.loan import CUT_PRICES
+from zib.cases.loan import LoanMarket
+from zib.cases.loan.market import CUT_PRICES
+from zib.core.rng import Role, stream
 from zib.experiments.judge import number
 from zib.experiments.record import Context, Picture, Record, Setting, Table, provenance
-from zib.plot import paper_style, save_figure
+from zib.report import paper_style, save_figure
 
 ID = "fig1a"
 TITLE = "Figure 1a: histogram of rewards, zero apart"

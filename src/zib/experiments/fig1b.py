@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib import theory
-from zib._rng import Role, stream
-from zib.env import Gaussian, LoanMarket, QuantileTable, ZeroInflated
+from zib.cases.loan import LoanMarket
+from zib.core.rng import Role, stream
+from zib.env import Gaussian, QuantileTable, ZeroInflated
 from zib.experiments.judge import from_cases, listing, number
 from zib.experiments.record import (
     Context,
@@ -30,8 +31,8 @@ from zib.experiments.record import (
     provenance,
 )
 from zib.mab import SubGaussian
-from zib.plot import Style, legend_below, paper_style, save_figure
-from zib.plot.style import style_of
+from zib.report import Style, legend_below, paper_style, save_figure
+from zib.report.style import style_of
 from zib.theory import scalars
 from zib.theory._vectorise import apply
 

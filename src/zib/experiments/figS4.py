@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from zib.datasets.cprm import CLASSES
-from zib.env.loan import CUT_LEVELS, CUT_PRICES, PUBLISHED_RANGE
-from zib.env.loan_fit import split_prices
+from zib.cases.loan.fit import split_prices
+from zib.cases.loan.market import CUT_LEVELS, CUT_PRICES, PUBLISHED_RANGE
 from zib.experiments.loan_study import KZ_LEVELS, Book, books, record_notes, record_settings
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
-from zib.plot import paper_style, save_figure
+from zib.logs.cprm import CLASSES
+from zib.report import paper_style, save_figure
 
 ID = "figS4"
 TITLE = "Figure S4: prices and their classes"

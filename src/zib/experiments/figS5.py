@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zib._rng import Role, stream
-from zib.env.loan_fit import design, fit_profit
-from zib.env.loan_records import LoanRecords
+from zib.cases.loan.fit import design, fit_profit
+from zib.cases.loan.records import LoanRecords
+from zib.core.rng import Role, stream
 from zib.experiments.loan_study import record_notes, record_settings, synthetic_book
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
-from zib.plot import paper_style, save_figure
+from zib.report import paper_style, save_figure
 
 ID = "figS5"
 TITLE = "Figure S5: the profit model against λ"

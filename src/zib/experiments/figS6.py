@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from zib import theory
 from zib.experiments.judge import number
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
-from zib.plot import paper_style, save_figure
+from zib.report import paper_style, save_figure
 
 ID = "figS6"
 TITLE = "Figure S6 a–e: the size tau² of the reward"

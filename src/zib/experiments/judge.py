@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._rng import Role, stream
+from zib.core.rng import Role, stream
 from zib.experiments.record import Status, Verdict
 from zib.sim import Results
 

@@ -23,7 +23,7 @@ from zib.experiments.record import (
     Verdict,
     provenance,
 )
-from zib.plot import paper_style, save_figure, style_of
+from zib.report import paper_style, save_figure, style_of
 from zib.sim import Results
 
 if TYPE_CHECKING:

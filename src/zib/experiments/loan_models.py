@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._rng import Role, stream
+from zib.cases.loan.fit import fit_binary, least_squares, log_likelihood, probabilities
+from zib.cases.loan.records import LoanRecords
+from zib.core.rng import Role, stream
 from zib.env.contextual_draws import LinkName
-from zib.env.loan_fit import fit_binary, least_squares, log_likelihood, probabilities
-from zib.env.loan_records import LoanRecords
 
 Floats = NDArray[np.float64]
 Kernel = Literal["Epanechnikov", "triangular", "Gaussian"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import zib
-from zib.env import LoanPricing
+from zib.cases.loan import LoanPricing
 from zib.experiments.contextual_panels import INTEGRATED, NAIVE, ON_MEANS, RIDGE
 from zib.experiments.loan_study import Book
 from zib.experiments.panels import rounds_to_record

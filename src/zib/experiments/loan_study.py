@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.datasets import load_frame
-from zib.env import LoanPricing, LoanRecords, synthetic_loan_records
-from zib.env.loan_fit import default_cuts
+from zib.cases.loan import LoanPricing, LoanRecords, synthetic_loan_records
+from zib.cases.loan.fit import default_cuts
 from zib.experiments.judge import number
 from zib.experiments.record import Context, Setting, Table
+from zib.logs import load_frame
 
 FOLDER_VARIABLE = "ZIB_DATA"
 KZ_FILE = "karlan_zinman_2008/kz_demandelasts_aer08.dta"

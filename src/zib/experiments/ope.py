@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib import ope
-from zib._rng import Role, stream
-from zib.datasets import LoggedData
+from zib.core.rng import Role, stream
 from zib.experiments.record import (
     SAID,
     Context,
@@ -24,7 +23,8 @@ from zib.experiments.record import (
     Verdict,
     provenance,
 )
-from zib.plot import paper_style, save_figure
+from zib.logs import LoggedData
+from zib.report import paper_style, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import zib
-from zib._rng import Role, stream
+from zib.core.rng import Role, stream
 from zib.env.generators import FAMILIES, Family, RandomMAB
 from zib.experiments.record import Context
 from zib.sim import Results

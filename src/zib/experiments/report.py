@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 
 from zib.experiments.record import SAID, Picture, Record, Setting, Table, Verdict
-from zib.plot import small_print
-from zib.plot.page import figure, page, table
+from zib.report import small_print
+from zib.report.page import figure, page, table
 
 STATUS_SIGNS = {"holds": "✓", "partly": "◐", "fails": "✗", "open": "?"}
 COUNT_WORDS = {

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from zib._validate import InvalidParameterError, choice, integer
+from zib.core.validate import InvalidParameterError, choice, integer
 from zib.experiments import kept
 from zib.experiments.ahead import compiling_ahead
 from zib.experiments.record import SCALES, Context, Record, Scale

@@ -20,7 +20,7 @@ from zib.experiments.record import (
     Picture,
     Table,
 )
-from zib.plot import (
+from zib.report import (
     FigureFiles,
     legend_below,
     legend_height,

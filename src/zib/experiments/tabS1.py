@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._rng import Role, stream
+from zib.core.rng import Role, stream
 from zib.env.contextual_draws import LinkName
 from zib.experiments.judge import listing
 from zib.experiments.loan_models import NO_LINK, Cell, best_degrees, cells

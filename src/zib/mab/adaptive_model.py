@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zib._kernel import jitable
+from zib.core.kernel import jitable
 from zib.mab.families import N_SHARED
 from zib.mab.learned_prior import (
     CENTRE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from zib import _kernel
-from zib import _validate as check
-from zib._kernel import lookup, register
-from zib._spec import Spec, label_of
+from zib.core import kernel
+from zib.core import validate as check
+from zib.core.kernel import lookup, register
+from zib.core.spec import Spec, label_of
 from zib.stats.arms import CLOCK, HORIZON, ArmState, set_horizon
 
 
@@ -59,11 +59,11 @@ def _init(spec: Anytime, n_arms: int) -> ArmState:
 
 
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    _kernel.scores(spec.spec, state, rng, out)
+    kernel.scores(spec.spec, state, rng, out)
 
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
-    _kernel.update(spec.spec, state, arm, reward)
+    kernel.update(spec.spec, state, arm, reward)
     if state.shared[CLOCK] >= state.shared[HORIZON]:
         state.pulls[:] = 0.0
         state.nonzero[:] = 0.0
@@ -72,11 +72,11 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
         state.shared[CLOCK] = 0.0
         set_horizon(state, 2.0 * state.shared[HORIZON])
         for k in range(state.pulls.size):
-            _kernel.refresh(spec.spec, state, k)
+            kernel.refresh(spec.spec, state, k)
 
 
 def _refresh(spec: Any, state: Any, arm: int) -> None:
-    _kernel.refresh(spec.spec, state, arm)
+    kernel.refresh(spec.spec, state, arm)
 
 
 register(Anytime, init=_init, scores=_scores, update=_update, refresh=_refresh, randomized=True)

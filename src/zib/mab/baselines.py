@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from zib import _validate as check
-from zib._kernel import jitable, register
-from zib._spec import Spec
+from zib.core import validate as check
+from zib.core.kernel import jitable, register
+from zib.core.spec import Spec
 from zib.mab.tails import LOG2, SUBGAUSSIAN, SUBWEIBULL, Tail, resolve_tail
 from zib.stats.arms import HORIZON, LOG_HORIZON, ArmState, new_state, observe, reward_variance
 from zib.theory.scalars import given_count_radius, subexponential_radius

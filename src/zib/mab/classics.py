@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zib import _validate as check
-from zib._kernel import jitable, register
-from zib._spec import Spec
+from zib.core import validate as check
+from zib.core.kernel import jitable, register
+from zib.core.spec import Spec
 from zib.stats.arms import CLOCK, ArmState, new_state, observe, reward_variance
 from zib.theory.scalars import given_count_radius, kl_upper
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zib import _kernel
-from zib import _validate as check
-from zib._kernel import is_additive, jitable, lookup, register
-from zib._spec import Spec, label_of
+from zib.core import kernel
+from zib.core import validate as check
+from zib.core.kernel import is_additive, jitable, lookup, register
+from zib.core.spec import Spec, label_of
 from zib.stats.arms import CLOCK, ArmState
 
 FORGOTTEN = 0.01  # discounted counts below this are set to zero
@@ -73,17 +73,17 @@ def clipped(state: Any, reward: float) -> float:
 
 def inner_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     """Write the scores of the policy inside."""
-    _kernel.scores(spec.spec, state, rng, out)
+    kernel.scores(spec.spec, state, rng, out)
 
 
 def inner_indices(spec: Any, state: Any, rng: Any, out: Any) -> None:
     """Write the exact scores of the policy inside."""
-    _kernel.indices(spec.spec, state, rng, out)
+    kernel.indices(spec.spec, state, rng, out)
 
 
 def inner_refresh(spec: Any, state: Any, arm: int) -> None:
     """Recompute what the policy inside keeps about one arm."""
-    _kernel.refresh(spec.spec, state, arm)
+    kernel.refresh(spec.spec, state, arm)
 
 
 # ------------------------------------------------------------------------------------- discounting
@@ -176,11 +176,11 @@ def _discounted_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     if due:
         state.shared[LEFT] = spec.every
         discount(state)
-    _kernel.update(spec.spec, state, arm, clipped(state, reward))
+    kernel.update(spec.spec, state, arm, clipped(state, reward))
     if due:
-        _kernel.refresh_all(spec.spec, state)
+        kernel.refresh_all(spec.spec, state)
     else:  # policies learn in whole rewards, and counts are not whole
-        _kernel.refresh(spec.spec, state, arm)
+        kernel.refresh(spec.spec, state, arm)
 
 
 register(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from zib import _kernel
-from zib import _validate as check
-from zib._kernel import jitable, register
-from zib._spec import label_of
+from zib.core import kernel
+from zib.core import validate as check
+from zib.core.kernel import jitable, register
+from zib.core.spec import label_of
 from zib.mab.drift import (
     Wrapper,
     clipped,
@@ -200,9 +200,9 @@ def _windowed_update(spec: Any, state: Any, arm: int, reward: float) -> None:
             _turn_over(spec, state)
         gone = _leave(state, slot)
         if gone >= 0:
-            _kernel.refresh(spec.spec, state, gone)
+            kernel.refresh(spec.spec, state, gone)
     value = clipped(state, reward)
-    _kernel.update(spec.spec, state, arm, value)
+    kernel.update(spec.spec, state, arm, value)
     _enter(state, slot, arm, value)
     state.shared[HEAD] = (number + 1) % spec.length
 

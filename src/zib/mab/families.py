@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from zib import _validate as check
-from zib._kernel import CALLED, borrowing, jitable
-from zib._spec import Spec
+from zib.core import validate as check
+from zib.core.kernel import CALLED, borrowing, jitable
+from zib.core.spec import Spec
 from zib.stats.arms import FIRST_FREE, observe
 from zib.theory.divergence_scalars import (
     divergence_to_gamma,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from zib._kernel import jitable
+from zib.core.kernel import jitable
 from zib.mab.families import GAUSSIAN, LOG_TOTAL, LOGNORMAL, N_SHARED, pooled_scale
 from zib.stats.arms import CLOCK, FIRST_FREE
 

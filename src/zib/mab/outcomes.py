@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from zib import _validate as check
-from zib._kernel import borrowing, jitable, register
+from zib.core import validate as check
+from zib.core.kernel import borrowing, jitable, register
 from zib.mab.families import Law
 from zib.mab.outcomes_parts import (
     SCALES,

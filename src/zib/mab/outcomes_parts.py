@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from zib import _validate as check
-from zib._kernel import jitable
-from zib._spec import Spec
+from zib.core import validate as check
+from zib.core.kernel import jitable
+from zib.core.spec import Spec
 from zib.mab.families import FIRST_CACHE, GAUSSIAN, N_SHARED, Law, law_of, learn, pool
 from zib.stats.arms import FIRST_FREE, ArmState, new_state, observe
 

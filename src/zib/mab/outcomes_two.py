@@ -10,7 +10,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from zib._kernel import CALLED
+from zib.core.kernel import CALLED
 from zib.mab.posterior import flat_scores as zi_draws
 from zib.mab.zi_kl import _indices as zi_indices
 from zib.mab.zi_kl import _level as level_at

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-from zib import _validate as check
-from zib._kernel import jitable
-from zib._spec import Spec
+from zib.core import validate as check
+from zib.core.kernel import jitable
+from zib.core.spec import Spec
 from zib.theory.scalars import (
     given_count_radius,
     subexponential_radius,

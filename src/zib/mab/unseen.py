@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from zib import _validate as check
-from zib._kernel import jitable
+from zib.core import validate as check
+from zib.core.kernel import jitable
 from zib.theory.scalars import signed_product
 
 

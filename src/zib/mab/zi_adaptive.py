@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zib._kernel import jitable, register
-from zib._spec import Spec
+from zib.core.kernel import jitable, register
+from zib.core.spec import Spec
 from zib.mab.adaptive_model import (
     CERTAIN,
     FAMILY,

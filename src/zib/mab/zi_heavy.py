@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from zib import _validate as check
-from zib._kernel import register
-from zib._spec import Spec
+from zib.core import validate as check
+from zib.core.kernel import register
+from zib.core.spec import Spec
 from zib.mab.unseen import complete_unseen, resolve_unseen
 from zib.stats.arms import CLOCK, ArmState, new_state, observe
 from zib.theory.scalars import (

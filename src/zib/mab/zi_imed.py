@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from zib._kernel import jitable, register
+from zib.core.kernel import jitable, register
 from zib.mab.families import (
     FAMILIES,
     FIRST_CACHE,

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from zib import _validate as check
-from zib._kernel import jitable, register
-from zib._spec import Spec
+from zib.core import validate as check
+from zib.core.kernel import jitable, register
+from zib.core.spec import Spec
 from zib.mab.unseen import resolve_unseen, sample_unseen
 from zib.stats.arms import FIRST_FREE, ArmState, new_state, observe
 

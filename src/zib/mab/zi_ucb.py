@@ -6,9 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from zib import _validate as check
-from zib._kernel import jitable, register
-from zib._spec import Spec
+from zib.core import validate as check
+from zib.core.kernel import jitable, register
+from zib.core.spec import Spec
 from zib.mab.tails import LITERAL, LOG2, RADII, SUBEXPONENTIAL, Tail, mean_radius, resolve_tail
 from zib.mab.unseen import complete_unseen, resolve_unseen
 from zib.stats.arms import LOG_HORIZON, ArmState, new_state, observe

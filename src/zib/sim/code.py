@@ -20,12 +20,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zib import _cache
-from zib._saved import write_atomically
-from zib._validate import InvalidParameterError
+from zib.core import cache as _cache
+from zib.core.saved import write_atomically
+from zib.core.validate import InvalidParameterError
 from zib.sim.running import difference
 
-ROOT = Path(_cache.__file__).parent
+ROOT = Path(_cache.__file__).parent.parent
 MEMORY = f"code-{sys.version_info.major}.{sys.version_info.minor}.json"  # `ast` changes with Python
 
 

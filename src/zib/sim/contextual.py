@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _context_entry
-from zib._cache import numba_config
-from zib._entry import Entry
-from zib._kernel import borrowing
-from zib._rng import Role, stream
+from zib.contextual import entry as _context_entry
 from zib.contextual import policy
+from zib.core.cache import numba_config
+from zib.core.entry import Entry
+from zib.core.kernel import borrowing
+from zib.core.rng import Role, stream
 from zib.sim.run import Run
 
 BLOCK = 64  # rounds drawn at a time: about a megabyte with 100 actions and 10 features

@@ -22,8 +22,8 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from zib import _cache
-from zib._validate import InvalidParameterError
+from zib.core import cache as _cache
+from zib.core.validate import InvalidParameterError
 from zib.sim.backends import Interrupted, Work, play_piece, warm_up
 from zib.sim.ledger import POLL, Ledger, Piece
 from zib.sim.plan import LIBRARIES, library_versions
@@ -105,7 +105,7 @@ def _ask() -> Callable[[], dict[str, str]]:
             except metadata.PackageNotFoundError:
                 found[name] = "absent"
         try:
-            from zib import _cache
+            from zib.core import cache as _cache
 
             found["zib"] += f" ({_cache.COMPILED_HASH})"
         except Exception:  # whatever is wrong with it, it is not this one

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _entry, _kernel
-from zib._cache import numba_config
-from zib._entry import Entry
-from zib._rng import Role, stream
-from zib._validate import InvalidParameterError
+from zib.core import entry, kernel
+from zib.core.cache import numba_config
+from zib.core.entry import Entry
+from zib.core.rng import Role, stream
+from zib.core.validate import InvalidParameterError
 from zib.mab.baselines import set_true_sizes
 from zib.sim.run import Run
 
@@ -29,7 +29,7 @@ TABLE_SIZE = 2**21  # rewards held at once, over all arms
 STRIDE = 2**16  # rounds after which the loop returns, if checkpoints allow, to say how far it is
 
 
-@_kernel.jitable
+@kernel.jitable
 def _advance(  # type: ignore[no-untyped-def]
     spec, state, rng, out, table, used, filled, gaps, clock, sums, rounds, curves, last
 ):
@@ -42,13 +42,13 @@ def _advance(  # type: ignore[no-untyped-def]
         stop = rounds[at]
         while t < stop:
             if arm < 0:
-                arm = _kernel.choose(spec, state, rng, out)
+                arm = kernel.choose(spec, state, rng, out)
             j = used[arm]
             if j == filled[arm]:
                 break
             reward = table[arm, j]
             used[arm] = j + 1
-            _kernel.update(spec, state, arm, reward)
+            kernel.update(spec, state, arm, reward)
             regret += gaps[arm]
             earned += reward
             arm = -1
@@ -106,13 +106,13 @@ def play(
     """
     instance = environment.instance(stream(seed, Role.INSTANCE, replication))
     n_arms = instance.n_arms
-    state = _kernel.init(spec, n_arms)
+    state = kernel.init(spec, n_arms)
     give_true_sizes(spec, state, instance)
     rng = stream(seed, Role.POLICY, replication)
     if compiled and not numba_config.DISABLE_JIT:
-        pin, step = _entry.pin(spec, state, rng), advance.for_spec(spec)
+        pin, step = entry.pin(spec, state, rng), advance.for_spec(spec)
     else:
-        pin, step = _entry.loose_pin(spec, state, rng), advance.interpreted
+        pin, step = entry.loose_pin(spec, state, rng), advance.interpreted
 
     means = np.asarray(instance.arm_means, dtype=np.float64)
     gaps = means.max() - means

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from zib._kernel import REGISTRY
-from zib._rng import generator_to_data
-from zib._spec import parameters_of
 from zib.contextual.link import LINKS
 from zib.contextual.policy import POLICIES
+from zib.core.kernel import REGISTRY
+from zib.core.rng import generator_to_data
+from zib.core.spec import parameters_of
 from zib.sim.code import CannotBeStored
 
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: made by a class statement, not in C

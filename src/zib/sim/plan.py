@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _cache, _saved
-from zib import _validate as check
-from zib._kernel import lookup
-from zib._spec import label_of
 from zib.contextual.policy import lookup_policy
+from zib.core import cache as _cache
+from zib.core import saved
+from zib.core import validate as check
+from zib.core.kernel import lookup
+from zib.core.spec import label_of
 from zib.sim.code import CannotBeStored, code_hash
 from zib.sim.fingerprint import fingerprint
 from zib.sim.loops import loop_of
@@ -175,7 +176,7 @@ class Plan:
         try:
             parts: list[Any] = [list(self.policy_hashes)]
         except CannotBeStored:  # the next best: words, and all sources
-            specs = [_saved.spec_to_data(spec) for spec in self.specs]
+            specs = [saved.spec_to_data(spec) for spec in self.specs]
             rounds = self.checkpoints.tolist()
             parts = [specs, repr(self.environment), rounds, self.seed, _cache.SOURCE_HASH]
         return _hash([*parts, list(self.labels), self.replications])[:16]
@@ -184,7 +185,7 @@ class Plan:
         """Return the plan as data for JSON."""
         data = {
             "policies": dict(
-                zip(self.labels, (_saved.spec_to_data(spec) for spec in self.specs), strict=True)
+                zip(self.labels, (saved.spec_to_data(spec) for spec in self.specs), strict=True)
             ),
             "environment": repr(self.environment),
             "horizon": self.horizon,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _validate as check
+from zib.core import validate as check
 from zib.sim.saved_arrays import load_arrays, save_arrays
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def t_quantile(count: int, level: float) -> float:
 
 def draw(result: Any, ax: Axes | None, options: dict[str, Any]) -> Axes:
     """Draw mean regret with intervals, on new axes where none are given."""
-    from zib.plot import regret_panel
+    from zib.report import regret_panel
 
     if ax is None:
         import matplotlib.pyplot as plt

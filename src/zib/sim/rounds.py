@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _entry, _kernel
-from zib._cache import numba_config
-from zib._entry import Entry
-from zib._rng import Role, stream
-from zib._validate import InvalidParameterError
+from zib.core import entry, kernel
+from zib.core.cache import numba_config
+from zib.core.entry import Entry
+from zib.core.rng import Role, stream
+from zib.core.validate import InvalidParameterError
 from zib.sim.engine import give_true_sizes
 from zib.sim.run import Run
 
@@ -26,11 +26,11 @@ LONGEST_BLOCK = 1024  # rounds drawn at a time
 TABLE_SIZE = 2**18  # rewards drawn at a time, over all arms
 
 
-@_kernel.jitable
+@kernel.jitable
 def _advance(spec, state, rng, out, reward, gap, first, last, sums, pulls):  # type: ignore[no-untyped-def]
     for t in range(first, last):
-        arm = _kernel.choose(spec, state, rng, out)
-        _kernel.update(spec, state, arm, reward[t, arm])
+        arm = kernel.choose(spec, state, rng, out)
+        kernel.update(spec, state, arm, reward[t, arm])
         sums[REGRET] += gap[t, arm]
         sums[REWARD] += reward[t, arm]
         pulls[arm] += 1
@@ -64,12 +64,12 @@ def play_rounds(
     source = stream(seed, Role.ENVIRONMENT, replication)
     rng = stream(seed, Role.POLICY, replication)
     n_arms = instance.n_arms
-    state = _kernel.init(spec, n_arms)
+    state = kernel.init(spec, n_arms)
     give_true_sizes(spec, state, instance)
     if compiled and not numba_config.DISABLE_JIT:
-        pin, step = _entry.pin(spec, state, rng), advance.for_spec(spec)
+        pin, step = entry.pin(spec, state, rng), advance.for_spec(spec)
     else:
-        pin, step = _entry.loose_pin(spec, state, rng), advance.interpreted
+        pin, step = entry.loose_pin(spec, state, rng), advance.interpreted
     size = max(1, min(longest_block, TABLE_SIZE // n_arms, int(checkpoints[-1])))
     sums = np.zeros(2)
     pulls = np.zeros(n_arms, dtype=np.int64)

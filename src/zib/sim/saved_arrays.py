@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._saved import SavedStateError, write_atomically
+from zib.core.saved import SavedStateError, write_atomically
 
 Made = TypeVar("Made")
 Arrays = Mapping[str, NDArray[Any]]

@@ -13,8 +13,8 @@ from typing import Any, Literal, overload
 import numba
 import numpy as np
 
-from zib import _cache
-from zib import _validate as check
+from zib.core import cache
+from zib.core import validate as check
 from zib.sim.backends import (
     BACKENDS,
     Interrupted,
@@ -226,7 +226,7 @@ def _provenance(plan: Plan, started: float, backend: str, workers: int) -> dict[
         "plan": plan.to_data(),
         "plan_hash": plan.hash,
         "zib": version("zib"),
-        "sources": _cache.SOURCE_HASH,
+        "sources": cache.SOURCE_HASH,
         "numpy": np.__version__,
         "numba": numba.__version__,
         "python": platform.python_version(),

@@ -21,8 +21,8 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from zib._saved import write_atomically
-from zib._validate import InvalidParameterError
+from zib.core.saved import write_atomically
+from zib.core.validate import InvalidParameterError
 
 MAGIC = b"zib store 1\n"
 VARIABLE = "ZIB_STORE"

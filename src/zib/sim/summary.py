@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _validate as check
+from zib.core import validate as check
 from zib.sim.plan import Plan
 from zib.sim.results import Difference, draw, t_quantile
 from zib.sim.run import Run

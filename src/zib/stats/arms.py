@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._kernel import jitable
+from zib.core.kernel import jitable
 
 Floats = NDArray[np.float64]
 

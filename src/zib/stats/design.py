@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib._kernel import borrowing
+from zib.core.kernel import borrowing
 
 SINCE_REBUILD, KEEPS_FACTOR = 0, 1  # positions in `meta`
 SMALLEST_PIVOT = 1e-15

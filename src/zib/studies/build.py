@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zib._validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError
 from zib.studies.catalogue import Shelf, StudyError, suggestion
 
 NONE = "none"  # TOML has no word for Python's None
@@ -124,7 +124,7 @@ def _nested(value: Any, place: str, shelf: Shelf, given: Given) -> Any:
 
 def read_log(table: object, place: str, folder: Path) -> Any:
     """Return the log in a file, described by ``{ file = "…", arm = "…", reward = "…" }``."""
-    from zib.datasets import LoggedData
+    from zib.logs import LoggedData
 
     content = dict(as_table(table, place))
     roles = tuple(key for key in inspect.signature(LoggedData.read).parameters if key != "path")

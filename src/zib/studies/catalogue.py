@@ -9,10 +9,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import zib
-from zib._kernel import REGISTRY
-from zib._validate import InvalidParameterError
 from zib.contextual.link import LINKS
 from zib.contextual.policy import POLICIES
+from zib.core.kernel import REGISTRY
+from zib.core.validate import InvalidParameterError
 
 Makers = Mapping[str, Callable[..., Any]]
 

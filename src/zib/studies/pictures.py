@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zib.plot import legend_below, legend_height, paper_style, regret_panel, save_figure, styles_of
+from zib.report import (
+    legend_below,
+    legend_height,
+    paper_style,
+    regret_panel,
+    save_figure,
+    styles_of,
+)
 from zib.studies.numbers import curve_frame, ranking
 
 if TYPE_CHECKING:

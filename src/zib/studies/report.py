@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zib
-from zib.plot.page import figure, page, table, write_together
+from zib.report.page import figure, page, table, write_together
 from zib.studies import pictures
 from zib.studies.numbers import final_frame, final_rows, in_words, ranking
 

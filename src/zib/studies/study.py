@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zib
-from zib import _validate as check
-from zib._validate import InvalidParameterError
+from zib.core import validate as check
+from zib.core.validate import InvalidParameterError
 from zib.sim.backends import BACKENDS
 from zib.sim.plan import Plan
 from zib.studies import catalogue

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib import _context_entry as entry
-from zib import _kernel
-from zib.contextual import policy
+from zib.contextual import entry, policy
 from zib.contextual.policy import COVARIANCE, ETA, ZETA
 from zib.contextual_bandit import ContextualBandit
+from zib.core import kernel
 from zib.testing.specs import allowed, check_spec_is_data
 
 Matrix = NDArray[np.float64]
@@ -35,7 +34,7 @@ def check_contextual_policy(spec: Any, d: int = 4, q: int = 3, *, rounds: int = 
         Length of the runs in which compiled and interpreted decisions are compared.
     """
     policy.lookup_policy(spec)
-    compiles = not _kernel.is_interpreted(spec)
+    compiles = not kernel.is_interpreted(spec)
     if compiles:
         check_spec_is_data(spec)
     for scene in _scenes(d, q, rounds):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zib._rng import Role, stream
+from zib.core.rng import Role, stream
 
 
 def check_environment(env: Any, *, draws: int = 20_000) -> None:

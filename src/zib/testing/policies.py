@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from zib import _kernel
 from zib.bandit import Bandit
+from zib.core import kernel
 from zib.env import GaussianMAB
 from zib.sim.engine import give_true_sizes, play
 from zib.testing.specs import allowed, check_spec_is_data
@@ -33,7 +33,7 @@ def check_policy(spec: Any, *, rounds: int = 300) -> None:
     rounds
         Length of the runs in which compiled and interpreted decisions are compared.
     """
-    _kernel.lookup(spec)
+    kernel.lookup(spec)
     check_spec_is_data(spec)
     _check_untried_arms_first(spec)
     _check_select_learns_nothing(spec)
@@ -44,13 +44,13 @@ def check_policy(spec: Any, *, rounds: int = 300) -> None:
         _check_compiled_is_interpreted(spec, name, environment, rounds)
     if not getattr(spec, "needs_true_sizes", False):
         _check_saved_bandit_goes_on(spec)
-        if _kernel.is_additive(spec):
+        if kernel.is_additive(spec):
             _check_halves_add_up(spec)
             _check_revision_is_exact(spec)
 
 
 def _fresh(spec: Any, n_arms: int) -> tuple[Any, np.random.Generator, np.ndarray[Any, Any]]:
-    state = _kernel.init(spec, n_arms)
+    state = kernel.init(spec, n_arms)
     if getattr(spec, "needs_true_sizes", False):
         instance = GaussianMAB(means=[1.0] * n_arms, probs=[0.3] * n_arms, sigma=1.0)
         give_true_sizes(spec, state, instance)
@@ -61,9 +61,9 @@ def _check_untried_arms_first(spec: Any) -> None:
     state, rng, out = _fresh(spec, 5)
     seen = []
     for _ in range(5):
-        arm = _kernel.choose(spec, state, rng, out)
+        arm = kernel.choose(spec, state, rng, out)
         seen.append(int(arm))
-        _kernel.update(spec, state, arm, allowed(spec, 0.7))
+        kernel.update(spec, state, arm, allowed(spec, 0.7))
     assert sorted(seen) == list(range(5)), f"untried arms must come first; played {seen}"
 
 
@@ -85,10 +85,10 @@ def _some_rewards(spec: Any, n: int, n_arms: int) -> list[tuple[int, float]]:
 def _check_select_learns_nothing(spec: Any) -> None:
     state, rng, out = _fresh(spec, 4)
     for arm, reward in _some_rewards(spec, 40, 4):
-        _kernel.update(spec, state, arm, reward)
+        kernel.update(spec, state, arm, reward)
     before = _copy(state)
     for _ in range(20):
-        _kernel.choose(spec, state, rng, out)
+        kernel.choose(spec, state, rng, out)
     assert _equal(before, state), "`scores` must not change the state"
 
 
@@ -97,7 +97,7 @@ def _check_update_draws_nothing(spec: Any) -> None:
     state, _, _ = _fresh(spec, 4)
     before = copy.deepcopy(np.random.get_state(legacy=False))  # noqa: NPY002
     for arm, reward in _some_rewards(spec, 40, 4):
-        _kernel.update(spec, state, arm, reward)
+        kernel.update(spec, state, arm, reward)
     after = np.random.get_state(legacy=False)  # noqa: NPY002
     assert str(before) == str(after), "`update` must not draw random numbers"
 
@@ -114,16 +114,16 @@ def _check_extreme_histories(spec: Any) -> None:
     for name, reward_of in histories.items():
         state, rng, out = _fresh(spec, 3)
         for j in range(60):
-            arm = _kernel.choose(spec, state, rng, out)
+            arm = kernel.choose(spec, state, rng, out)
             assert not np.isnan(out).any(), f"NaN score after a history that is {name}: {out}"
-            _kernel.update(spec, state, int(arm), allowed(spec, reward_of(j)))
+            kernel.update(spec, state, int(arm), allowed(spec, reward_of(j)))
 
 
 def _check_many_arms(spec: Any) -> None:
     state, rng, out = _fresh(spec, 1000)
     for arm, reward in _some_rewards(spec, 1100, 1000):
-        _kernel.update(spec, state, arm, reward)
-    arm = _kernel.choose(spec, state, rng, out)
+        kernel.update(spec, state, arm, reward)
+    arm = kernel.choose(spec, state, rng, out)
     assert 0 <= arm < 1000, f"chose arm {arm} of 1000"
 
 
@@ -176,12 +176,12 @@ def _up_to_date(bandit: Bandit) -> Any:
     if not getattr(bandit.spec, "learns_late", False):
         return bandit.state
     state = _copy(bandit.state)
-    _kernel.refresh_all(bandit.spec, state)
+    kernel.refresh_all(bandit.spec, state)
     return state
 
 
 def _assert_close(got: Bandit, wanted: Bandit, promise: str) -> None:
-    lazy = _kernel.lookup(got.spec).indices is not _kernel.lookup(got.spec).scores
+    lazy = kernel.lookup(got.spec).indices is not kernel.lookup(got.spec).scores
     for name, a, b in zip(got.state._fields, _up_to_date(got), _up_to_date(wanted), strict=True):
         if lazy and name == "cache":
             continue  # bounds kept for later depend on when they were made; indices do not

@@ -6,7 +6,7 @@ import math
 import pickle
 from typing import Any
 
-from zib._spec import parameters_of
+from zib.core.spec import parameters_of
 
 
 def allowed(spec: Any, reward: float) -> float:

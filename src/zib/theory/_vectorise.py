@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zib._cache import cached_ufunc
-from zib._validate import Closed, InvalidParameterError, inside
+from zib.core.cache import cached_ufunc
+from zib.core.validate import Closed, InvalidParameterError, inside
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib._validate import InvalidParameterError, choice, real
+from zib.core.validate import InvalidParameterError, choice, real
 from zib.theory import elementary, scalars
 from zib.theory._vectorise import (
     Array,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib._validate import InvalidParameterError, choice
+from zib.core.validate import InvalidParameterError, choice
 from zib.theory import glm_scalars
 from zib.theory._vectorise import Array, apply, counts, log_two_over, number, numbers, positive
 

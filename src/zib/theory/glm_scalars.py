@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from zib._kernel import jitable
+from zib.core.kernel import jitable
 from zib.theory.elementary import log1p
 
 

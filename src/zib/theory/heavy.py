@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib._validate import real, vector
+from zib.core.validate import real, vector
 from zib.theory import scalars
 from zib.theory._vectorise import (
     apply,

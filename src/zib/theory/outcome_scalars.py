@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from zib._kernel import borrowing
+from zib.core.kernel import borrowing
 from zib.theory.elementary import log1p_defect
 
 # sup{Σ q'_j v'_j : Σ B_j log(q_j/q'_j) + Σ B_j (v'_j - v_j)²/(2 s_j²) <= level}, q_j = B_j/n.

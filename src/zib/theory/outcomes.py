@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib._cache import cached_njit
-from zib._validate import InvalidParameterError
+from zib.core.cache import cached_njit
+from zib.core.validate import InvalidParameterError
 from zib.theory._vectorise import Array, number, numbers, same_shape
 from zib.theory.outcome_scalars import outcome_upper
 

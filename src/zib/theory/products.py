@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib._validate import InvalidParameterError, choice
+from zib.core.validate import InvalidParameterError, choice
 from zib.theory import joint_gaussian, joint_positive, scalars
 from zib.theory._vectorise import (
     Array,

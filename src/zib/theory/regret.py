@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib._validate import InvalidParameterError, choice, integer, real, vector
+from zib.core.validate import InvalidParameterError, choice, integer, real, vector
 from zib.theory import divergence_scalars, elementary, scalars
 from zib.theory._vectorise import Array, apply, number, numbers, positive
 

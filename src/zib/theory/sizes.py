@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib._validate import InvalidParameterError, choice, real
+from zib.core.validate import InvalidParameterError, choice, real
 from zib.theory import size_scalars
 from zib.theory._vectorise import Array, apply, counts, number, numbers
 

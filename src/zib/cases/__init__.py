@@ -1,0 +1,1 @@
+"""Worked applications on real records."""

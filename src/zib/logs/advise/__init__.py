@@ -1,0 +1,24 @@
+"""What a log of decisions says, and which policy suits it."""
+
+from zib.logs.advise.advice import Advice, Alternative, Recommendation, advise
+from zib.logs.advise.estimates import ArmSummary, Estimate, Weighted
+from zib.logs.advise.gain import Gain
+from zib.logs.advise.law import Fit, LawReport
+from zib.logs.advise.simulation import Earned, Simulation
+from zib.logs.advise.tail import TailReport
+
+__all__ = [
+    "Advice",
+    "Alternative",
+    "ArmSummary",
+    "Earned",
+    "Estimate",
+    "Fit",
+    "Gain",
+    "LawReport",
+    "Recommendation",
+    "Simulation",
+    "TailReport",
+    "Weighted",
+    "advise",
+]

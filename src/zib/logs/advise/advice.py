@@ -1,0 +1,298 @@
+"""`advise`: from a log to a recommendation, and `Advice`, what it returns."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zib import contextual
+from zib.core import validate as check
+from zib.logs.advise.choose import Choice, Choices, Parameter, choose
+from zib.logs.advise.collect import Collected, collect
+from zib.logs.advise.context import ContextReport, context_report
+from zib.logs.advise.estimates import (
+    ArmSummary,
+    overall,
+    summaries,
+    within_sd,
+)
+from zib.logs.advise.gain import Gain, gain
+from zib.logs.advise.law import LawReport, law_report
+from zib.logs.advise.notes import notes
+from zib.logs.advise.simulation import Simulation, simulation
+from zib.logs.advise.snippet import Randomised, contextual_program, plain_program, randomised
+from zib.logs.log import Log
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another policy worth a look."""
+
+    label: str
+    code: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The policy to use.
+
+    Attributes
+    ----------
+    spec
+        The policy, for rewards divided by `unit`; made for the horizon of the advice.
+    label, code
+        Its name, and Python text that makes it.
+    contextual
+        Whether it wants the context (`zib.ContextualBandit`).
+    unit
+        What rewards are divided by before the policy sees them.
+    parameters
+        The estimates behind it, in units of the rewards, with intervals where there are any.
+    reasons
+        Sentences.
+    alternatives
+        Other policies, with what speaks for them.
+    snippet
+        A complete program: it reads the log, learns from it where that is sound, and plays.
+    """
+
+    spec: Any
+    label: str
+    code: str
+    contextual: bool
+    unit: float
+    parameters: tuple[Parameter, ...]
+    reasons: tuple[str, ...]
+    alternatives: tuple[Alternative, ...]
+    snippet: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Everything `advise` found; print it, or `write` it as a page with figures.
+
+    Attributes
+    ----------
+    arms, overall
+        What the log says about each arm, and about all rows together.
+    law
+        The law of the non-zero rewards.
+    context
+        Whether the context matters, or None for a log without one.
+    gain
+        What telling zeros apart is worth, or None when nothing ever paid.
+    recommendation
+        The policy, with a program that runs it.
+    simulation
+        What it would have earned, or None.
+    notes
+        Sentences about peculiarities of the log.
+    """
+
+    arms: tuple[ArmSummary, ...]
+    overall: ArmSummary
+    law: LawReport
+    context: ContextReport | None
+    gain: Gain | None
+    recommendation: Recommendation
+    simulation: Simulation | None
+    notes: tuple[str, ...]
+    randomised: Randomised
+    horizon: int
+    level: float
+    seed: int
+    provenance: Mapping[str, Any]
+
+    @property
+    def ranking(self) -> tuple[ArmSummary, ...]:
+        """The arms by mean reward, best first; arms without data last."""
+        return tuple(
+            sorted(
+                self.arms,
+                key=lambda arm: -arm.compared[2].value if arm.rows else math.inf,
+            )
+        )
+
+    def table(self, most: int = 12) -> str:
+        """Return the arms as plain text, best first; the middle is left out beyond `most`."""
+        from zib.logs.advise.words import arm_rows, plain_table
+
+        return plain_table(*arm_rows(self, most, short=True))
+
+    def __str__(self) -> str:
+        from zib.logs.advise.words import report
+
+        return report(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as numbers, strings, lists and dicts; infinite numbers as strings."""
+        from zib.logs.advise.page import to_data
+
+        return to_data(self)
+
+    def write(self, folder: str | os.PathLike[str]) -> Path:
+        """Write ``advice.html``, ``advice.json``, ``policy.py`` and the figures into `folder`.
+
+        The page holds its images itself. Nothing is left half written: files are made elsewhere
+        and moved in when all of them are complete. Returns the path of the page.
+        """
+        from zib.logs.advise.page import write
+
+        return write(self, Path(folder))
+
+
+def advise(
+    log: Log,
+    *,
+    horizon: int | None = None,
+    replications: int = 20,
+    simulate: bool = True,
+    level: float = 0.95,
+    seed: int = 0,
+    source: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Advice:
+    """Return what a log says about its arms, and the policy that suits it.
+
+    Parameters
+    ----------
+    log
+        A `LoggedData`, or a `LogScan` of any length: it is read once, in bounded memory.
+    horizon
+        Number of rounds the policy is to be used for; as many as the log has by default.
+    replications
+        Runs of the simulation (≥ 2).
+    simulate
+        Whether to simulate what the policy would have earned.
+    level
+        Probability of the intervals.
+    seed
+        Of the samples taken from a long log and of the simulation. The answer does not depend on
+        how the log is cut into batches.
+    source
+        What the program reads: ``path`` and the columns ``arm``, ``reward``, ``propensity``,
+        ``context``, …, as for `LoggedData.read`. Without it the program has names to be replaced.
+    progress
+        A function that is told what is being done, and which share of the work is done.
+
+    Notes
+    -----
+    Intervals: p by Clopper and Pearson; mu and r by Student's t with Hall's correction for
+    skewness. With fewer than ten non-zero rewards the spread of all arms is used, and r gets the
+    joint likelihood bound of both parts (`zib.theory.joint_kl_upper`). With propensities every row
+    counts 1/propensity when arms are compared (self-normalised, linearised variances).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from zib.logs import LoggedData
+    >>> rng = np.random.default_rng(0)
+    >>> arm = rng.integers(0, 2, 4_000)
+    >>> paid = rng.random(4_000) < np.array([0.05, 0.1])[arm]
+    >>> log = LoggedData.from_arrays(arm, np.where(paid, rng.normal(8.0, 1.0, 4_000), 0.0))
+    >>> advice = advise(log, simulate=False)
+    >>> advice.law.best.name, advice.recommendation.label
+    ('Gaussian', 'ZI-TS')
+    """
+    if not isinstance(log, Log):
+        raise check.InvalidParameterError(
+            f"`log` must be a LoggedData or a LogScan; got {type(log).__name__}"
+        )
+    rounds = log.n_rows if horizon is None else check.integer("horizon", horizon, low=2)
+    rounds = max(int(rounds), 2)
+    replications = check.integer("replications", replications, low=2)
+    level = check.real("level", level, low=0, high=1, closed="neither")
+    seed = check.integer("seed", seed, low=0)
+    tell = progress or (lambda message, share: None)
+    reading = 0.6 if simulate else 0.9
+    found = collect(log, seed, lambda share: tell("reading the log", reading * share))
+    tell("fitting laws", reading)
+    arms = summaries(found, level)
+    whole = overall(found, level)
+    law = law_report(found, level)
+    sd = within_sd(found, level)
+    about = context_report(found)
+    choices = choose(found, arms, whole, law, sd)
+    random = randomised(found)
+    recommendation = _recommend(found, choices, about, rounds, random, source)
+    ran = None
+    remarks = notes(found, arms, whole, law, random)
+    if simulate and (whole.nonzero == 0 or int((found.rows > 0).sum()) < 2):
+        remarks += ("Nothing was simulated: that takes two arms with data and rewards to draw.",)
+    elif simulate:
+        start = reading + 0.05
+        ran = simulation(
+            found, arms, whole, choices, rounds=rounds, replications=replications, level=level,
+            seed=seed, tell=lambda share: tell("simulating", start + (1.0 - start) * share),
+        )  # fmt: skip
+        remarks += ran.notes
+    tell("done", 1.0)
+    origin = {"zib": version("zib"), "numpy": np.__version__, "seed": seed}
+    return Advice(
+        arms, whole, law, about, gain(found, whole, sd.value, rounds), recommendation, ran,
+        remarks, random, rounds, level, seed, origin,
+    )  # fmt: skip
+
+
+def _recommend(
+    found: Collected,
+    choices: Choices,
+    about: ContextReport | None,
+    rounds: int,
+    random: Randomised,
+    source: Mapping[str, Any] | None,
+) -> Recommendation:
+    main = choices.main
+    others = list(choices.others)
+    reasons = list(choices.reasons)
+    if about is not None and about.matters and found.n_arms > 1:
+        inner = contextual.JointUCB()
+        spec = contextual.Disjoint(spec=inner, n_arms=found.n_arms)
+        code = f"zib.contextual.Disjoint(spec=zib.contextual.JointUCB(), n_arms={found.n_arms})"
+        program = contextual_program(
+            found, code=code, label=spec.label, rounds=rounds, unit=choices.unit, source=source
+        )
+        reasons.insert(0, about.words)
+        reasons.append(
+            "The spread of the non-zero rewards is estimated on the way, so nothing has to be set."
+        )
+        others.insert(0, main.because("without context: " + main.why))
+        return _made(spec, spec.label, code, True, choices, reasons, others, rounds, program)
+    if about is not None:
+        reasons.append(about.words)
+    if found.n_arms == 1:
+        reasons.insert(0, "The log has a single arm: there is nothing to choose between yet.")
+    program = plain_program(
+        main, found, rounds=rounds, unit=choices.unit, random=random, source=source
+    )
+    spec, code = main.build(rounds), main.code(str(rounds))
+    reasons.append(f"{main.label}: {main.why}.")
+    return _made(spec, main.label, code, False, choices, reasons, others, rounds, program)
+
+
+def _made(
+    spec: Any,
+    label: str,
+    code: str,
+    with_context: bool,
+    choices: Choices,
+    reasons: list[str],
+    others: list[Choice],
+    rounds: int,
+    program: str,
+) -> Recommendation:
+    alternatives = tuple(Alternative(o.label, o.code(str(rounds)), o.why) for o in others)
+    return Recommendation(
+        spec, label, code, with_context, choices.unit, choices.parameters, tuple(reasons),
+        alternatives, program,
+    )  # fmt: skip

@@ -1,0 +1,290 @@
+"""Which policy suits the log, with its parameters filled in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zib import mab, theory
+from zib.core.spec import label_of
+from zib.logs.advise.collect import Collected
+from zib.logs.advise.estimates import ArmSummary, Estimate
+from zib.logs.advise.law import Fit, LawReport
+from zib.mab.tails import Tail
+
+ENOUGH = 30  # non-zero rewards of an arm whose own moments are trusted
+
+
+class Parameter(NamedTuple):
+    """One number of the recommended policy: its estimate in units of the rewards, and how."""
+
+    name: str
+    estimate: Estimate
+    how: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy by name and arguments, for any horizon."""
+
+    name: str
+    arguments: dict[str, Any]
+    timed: bool
+    why: str
+
+    def build(self, horizon: float) -> Any:
+        """Return the spec made for this horizon."""
+        timed = {"horizon": max(float(horizon), 2.0)} if self.timed else {}
+        return getattr(mab, self.name)(**timed, **self.arguments)
+
+    def code(self, horizon: str) -> str:
+        """Return Python text that makes the spec."""
+        parts = [f"horizon={horizon}"] if self.timed else []
+        for key, value in self.arguments.items():
+            parts.append(f"{key}={'zib.' if isinstance(value, Tail) else ''}{value!r}")
+        return f"zib.mab.{self.name}({', '.join(parts)})"
+
+    def because(self, why: str) -> Choice:
+        """Return the same policy for another reason."""
+        return Choice(self.name, self.arguments, self.timed, why)
+
+    @property
+    def label(self) -> str:
+        """The name in figures and tables."""
+        label = label_of(self.build(1_000))
+        return f"{label}, rho={self.arguments['rho']:g}" if "rho" in self.arguments else label
+
+
+class Choices(NamedTuple):
+    """The policy recommended, others worth a look, parameters and reasons."""
+
+    main: Choice
+    others: tuple[Choice, ...]
+    unit: float
+    parameters: tuple[Parameter, ...]
+    reasons: tuple[str, ...]
+
+
+def rounded(x: float) -> float:
+    """Return x with four significant digits."""
+    return float(f"{x:.4g}")
+
+
+def reward_unit(typical: float) -> float:
+    """Return what rewards are divided by: 1, or a power of ten where they are huge or tiny."""
+    if not math.isfinite(typical) or typical <= 0.0 or 1e-2 <= typical <= 1e4:
+        return 1.0
+    return float(10.0 ** round(math.log10(typical)))
+
+
+def choose(
+    found: Collected, arms: tuple[ArmSummary, ...], whole: ArmSummary, law: LawReport, sd: Estimate
+) -> Choices:
+    """Return the policy for this log."""
+    if whole.nonzero == 0:
+        return _collect_first(whole)
+    typical = float(np.mean(np.abs(found.values)))
+    unit = reward_unit(typical)
+    reasons: list[str] = []
+    if law.constant is not None:
+        return _constant(law.constant, unit)
+    sigma = _sigma(found, arms, sd, reasons)
+    order = law.tail.epsilon
+    moment = _largest_moment(found, law, reasons)
+    heavy = Choice(
+        "ZIHeavyUCB",
+        {"epsilon": order, "moment": rounded(moment.value / unit ** (1.0 + order))},
+        False,
+        "assumes only a finite moment of order 1 + ε, and pays for it with wide bounds",
+    )
+    parameters = [
+        Parameter("sigma", sigma, "standard deviation of the non-zero rewards within arms"),
+        Parameter("epsilon", Estimate(order, math.nan, math.nan), "from the tail index"),
+        Parameter("moment", moment, f"mean of |X| to the power {1 + order:.4g}, largest arm"),
+    ]
+    sampling = Choice(
+        "ZITS", {"sigma": rounded(sigma.value / unit)}, True,
+        "samples how often and how much separately; sigma is the standard deviation",
+    )  # fmt: skip
+    knobless = Choice(
+        "ZIAdaptive", {}, False,
+        "learns the family, the scatter and how alike arms are from the rewards; told nothing",
+    )  # fmt: skip
+    if whole.nonzero == whole.rows:
+        return _no_zeros(law, sampling, heavy, parameters, unit)
+    if law.tail.finite_variance == "no":
+        reasons.insert(0, law.tail.words)
+        reasons.append(
+            "With an infinite variance single rewards decide averages, so the policy trims them."
+        )
+        others = [sampling.because("works while no giant reward arrives; no guarantee")]
+        if law.best is not None and law.best.name in ("Student t", "Laplace"):
+            others.insert(0, _stable(law, unit))
+        return Choices(heavy, (knobless, *others), unit, tuple(parameters), tuple(reasons))
+    reasons.insert(0, _why_finite(law))
+    main = sampling
+    if law.best is not None and law.best.name == "exponential":
+        main = Choice(
+            "ZIExponentialTS", {}, False,
+            "exact for exponential rewards; needs neither a horizon nor a spread",
+        )  # fmt: skip
+        reasons.append("The non-zero rewards look exponential: one number, the mean, says it all.")
+    guarded, extra = _guarded(found, law, heavy, sigma.value, unit)
+    parameters += extra
+    bold = Choice(
+        "ZITS", {**sampling.arguments, "rho": 2.0}, True,
+        "draws with the variance of the mean itself, outside the theorem; often earns more",
+    )  # fmt: skip
+    others = [bold if main is sampling else sampling, guarded]
+    return Choices(main, (knobless, *others), unit, tuple(parameters), tuple(reasons))
+
+
+def _why_finite(law: LawReport) -> str:
+    if law.tail.finite_variance == "yes":
+        return law.tail.words
+    name = "" if law.best is None else law.best.name
+    if not name:
+        return f"{law.tail.words} A spread is assumed to exist."
+    return f"{law.tail.words} The law that fits best, {name}, is taken as a guide."
+
+
+def _collect_first(whole: ArmSummary) -> Choices:
+    high = whole.p.high
+    needed = math.ceil(10.0 / high)
+    reasons = (
+        f"None of {whole.rows} rewards is different from zero, so nothing distinguishes the arms.",
+        f"p is at most {high:.2g}. Ten non-zero rewards take about {needed} rounds if p is that "
+        "large, and more if it is smaller: play the arms evenly and look again then.",
+    )
+    even = Choice("EpsilonGreedy", {"epsilon": 1.0}, False, "plays all arms evenly")
+    return Choices(even, (), 1.0, (), reasons)
+
+
+def _constant(value: float, unit: float) -> Choices:
+    reason = f"Every non-zero reward is {value:.6g}: only how often an arm pays is unknown."
+    if value > 0.0:
+        why = "exact for rewards that are 0 or one fixed value"
+        beta = Choice("BetaTS", {"scale": value / unit}, False, why)
+        klucb = Choice("KLUCB", {"scale": value / unit}, False, "the same as an index, not random")
+        return Choices(beta, (klucb,), unit, (), (reason,))
+    small = rounded(0.01 * abs(value) / unit)
+    main = Choice("ZITS", {"sigma": small}, True, "with next to no spread of the magnitudes")
+    return Choices(main, (), unit, (), (reason,))
+
+
+def _no_zeros(
+    law: LawReport, sampling: Choice, heavy: Choice, parameters: list[Parameter], unit: float
+) -> Choices:
+    reason = (
+        "No reward is zero, so there is nothing for zero inflation to exploit: a plain policy is "
+        "the right one."
+    )
+    if law.tail.finite_variance == "no":
+        why = "with p = 1 this is the plain robust UCB with trimmed means"
+        plain = Choice(heavy.name, heavy.arguments, False, why)
+        return Choices(plain, (), unit, tuple(parameters), (reason, law.tail.words))
+    arguments = {"sigma": sampling.arguments["sigma"]}
+    plain = Choice("NormalTS", arguments, False, "plain Thompson sampling on the reward")
+    other = Choice("MOTS", arguments, True, "its minimax version, for a known horizon")
+    return Choices(plain, (other,), unit, tuple(parameters), (reason, _why_finite(law)))
+
+
+def _sigma(
+    found: Collected, arms: tuple[ArmSummary, ...], sd: Estimate, reasons: list[str]
+) -> Estimate:
+    """Return the spread within arms, or a guess where no arm paid different amounts."""
+    wide = [arm for arm in arms if arm.nonzero >= ENOUGH and arm.sd > 1.5 * sd.value]
+    if wide:
+        widest = max(wide, key=lambda arm: arm.sd)
+        reasons.append(
+            f"Arm {widest.label!r} spreads more than the others (standard deviation "
+            f"{widest.sd:.4g} against {sd.value:.4g}); take that as sigma to be on the safe side."
+        )
+    if math.isfinite(sd.value) and sd.value > 0.0:
+        return sd
+    size = float(np.mean(np.abs(found.values)))
+    reasons.append(
+        "The spread cannot be seen yet; it is guessed to be as large as the mean magnitude."
+    )
+    return Estimate(size, 0.0, math.inf)
+
+
+def _largest_moment(found: Collected, law: LawReport, reasons: list[str]) -> Estimate:
+    """Return the moment of the arm where it is largest, as the policy must hold for all arms."""
+    pooled = law.tail.moment
+    order = 1.0 + law.tail.epsilon
+    kept = np.bincount(found.arm_value_arm, minlength=found.n_arms)
+    with np.errstate(over="ignore"):
+        sums = np.bincount(
+            found.arm_value_arm, np.abs(found.arm_values) ** order, minlength=found.n_arms
+        )
+    enough = kept >= ENOUGH
+    if not enough.any():
+        return pooled
+    means = sums[enough] / kept[enough]
+    factor = max(float(means.max()) / pooled.value, 1.0)
+    if factor > 2.0:
+        reasons.append(
+            f"The moment of order {order:.3g} is {factor:.2g} times as large in one arm as in all "
+            "arms together; the policy uses the largest."
+        )
+    return Estimate(pooled.value * factor, pooled.low * factor, pooled.high * factor)
+
+
+def _guarded(
+    found: Collected, law: LawReport, heavy: Choice, sigma: float, unit: float
+) -> tuple[Choice, list[Parameter]]:
+    """Return a policy whose bounds are proven for the law that fits best."""
+    best = law.best
+    proven = "upper bounds that hold under the stated tail; explores more than sampling does"
+    if best is None or best.name in ("Gaussian", "Student t", "Laplace"):
+        return Choice("ZIUCB", {"sigma": rounded(sigma / unit)}, True, proven), []
+    if best.name in ("log-normal", "Pareto", "Lomax"):
+        return heavy, []
+    factor = 1.0
+    if law.adjusted == "scaled":
+        known = found.paid.count >= ENOUGH
+        _, mean, _, _ = found.paid.pooled()
+        factor = float(np.max(found.paid.mean[known] / mean)) if known.any() else 1.0
+    if best.name == "Weibull":
+        theta = rounded(min(0.999 * best.parameters["shape"], 2.0))
+        size = factor * theory.subweibull_size(best.distribution(), theta)
+        tail = mab.SubWeibull(theta=theta, size=rounded(size / unit))
+        nan = math.nan
+        extra = [
+            Parameter("theta", Estimate(theta, nan, nan), "shape of the Weibull fit, at most 2"),
+            Parameter("C", Estimate(size, nan, nan), "smallest size of the Weibull fit"),
+        ]
+        return Choice("ZIUCB", {"tail": tail}, True, proven), extra
+    size = factor * _subexponential(best)
+    tail = mab.SubExponential(size=rounded(size / unit))
+    extra = [
+        Parameter("size", Estimate(size, math.nan, math.nan), f"sub-exponential, {best.name} fit")
+    ]
+    return Choice("ZIUCB", {"tail": tail}, True, proven), extra
+
+
+def _subexponential(best: Fit) -> float:
+    """Return the smallest sub-exponential size of the fitted exponential or gamma law.
+
+    For a gamma law of shape a and scale s it is s/v with −a(log(1 − v) + v) = ½.
+    """
+    from scipy.optimize import brentq
+
+    if best.name == "exponential":
+        return float(theory.exponential_subexponential_size(best.parameters["mean"]))
+    shape, scale = best.parameters["shape"], best.parameters["scale"]
+    v = brentq(lambda u: -shape * (math.log1p(-u) + u) - 0.5, 1e-9, 1.0 - 1e-12)
+    return scale / float(v)
+
+
+def _stable(law: LawReport, unit: float) -> Choice:
+    low, high = np.quantile(law.sample, [0.25, 0.75])
+    index = min(max(law.tail.index.value, 1.05), 2.0)
+    # the quartiles of a symmetric stable law are 0.954σ (index 2) to 1σ (index 1) from the centre
+    scale = float(high - low) / (2.0 * (1.046 - 0.046 * index))
+    arguments = {"sigma": rounded(scale / unit), "stability": rounded(index)}
+    return Choice("ZIStableTS", arguments, False, "for symmetric stable magnitudes")

@@ -1,0 +1,326 @@
+"""How often, how much, and how much on average: estimates per arm with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib import theory
+from zib.logs.advise.collect import Collected
+
+Array = NDArray[np.float64]
+
+FEW = 10  # fewer non-zero rewards than this, and an arm borrows the spread of the others
+UNKNOWN = (-math.inf, math.inf)
+
+
+class Estimate(NamedTuple):
+    """A number with its interval; NaN and infinite ends where the data say nothing."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Weighted(NamedTuple):
+    """Estimates of one arm with inverse propensities: as if it had been played in every row."""
+
+    p: Estimate
+    mu: Estimate
+    r: Estimate
+    effective_rows: float
+
+
+@dataclass(frozen=True)
+class ArmSummary:
+    """What the log says about one arm, or about all of it.
+
+    Attributes
+    ----------
+    label
+        The arm.
+    rows, nonzero
+        How often it was played, and how often it paid.
+    p, mu, r
+        Probability of a non-zero reward, mean of the non-zero rewards, mean reward.
+    sd
+        Standard deviation of the non-zero rewards.
+    variance
+        Variance of the reward (divisor n), the sum of the two parts.
+    occurrence_variance, magnitude_variance
+        p(1 − p)·mu² and p·Var(X).
+    weighted
+        The same with inverse propensities, where the log has them.
+    note
+        What is special about this arm, or nothing.
+    """
+
+    label: Hashable
+    rows: int
+    nonzero: int
+    p: Estimate
+    mu: Estimate
+    r: Estimate
+    sd: float
+    occurrence_variance: float
+    magnitude_variance: float
+    weighted: Weighted | None = None
+    note: str = ""
+
+    @property
+    def zero_share(self) -> float:
+        """Share of rewards that are exactly zero."""
+        return 1.0 - self.nonzero / self.rows if self.rows else math.nan
+
+    @property
+    def variance(self) -> float:
+        """Variance of the reward, with divisor n."""
+        return self.occurrence_variance + self.magnitude_variance
+
+    @property
+    def occurrence_share(self) -> float:
+        """Share of the variance that comes from whether the arm pays at all."""
+        return self.occurrence_variance / self.variance if self.variance > 0 else math.nan
+
+    @property
+    def compared(self) -> tuple[Estimate, Estimate, Estimate]:
+        """The estimates of p, mu and r that are fit for comparing arms."""
+        if self.weighted is not None:
+            return self.weighted.p, self.weighted.mu, self.weighted.r
+        return self.p, self.mu, self.r
+
+
+def prob_interval(nonzero: Any, rows: Any, level: float) -> tuple[Array, Array]:
+    """Return the Clopper–Pearson interval; counts need not be whole numbers."""
+    from scipy.special import betaincinv
+
+    tail = (1.0 - level) / 2.0
+    b, n = np.asarray(nonzero, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    zeros = n - b
+    low = np.where(b > 0, betaincinv(np.maximum(b, 1e-9), zeros + 1.0, tail), 0.0)
+    high = np.where(zeros > 0, betaincinv(b + 1.0, np.maximum(zeros, 1e-9), 1.0 - tail), 1.0)
+    return low, high
+
+
+def skewed_interval(mean: Any, sd: Any, skewness: Any, n: Any, level: float) -> tuple[Array, Array]:
+    """Return Student's interval for a mean, corrected for skewness by Hall's transformation.
+
+    Notes
+    -----
+    P. Hall (1992), *On the removal of skewness by transformation*: the cubic
+    g(T) = T + γT²/3 + γ²T³/27 + γ/(6n) of T = (mean − mu)/sd is nearly free of skewness and can be
+    inverted exactly. With γ = 0 this is Student's t. It plays the part of the bootstrap-t, without
+    resampling, so it needs no more than sums.
+    """
+    from scipy.special import stdtrit
+
+    n = np.asarray(n, dtype=np.float64)
+    g = np.asarray(skewness, dtype=np.float64)
+    g = np.where(np.isfinite(g) & (np.abs(g) > 1e-6), g, 0.0)
+    t = stdtrit(np.maximum(n - 1.0, 1.0), 0.5 + level / 2.0) / np.sqrt(np.maximum(n, 1.0))
+    safe = np.where(g == 0.0, 1.0, g)
+
+    def back(x: Array) -> Array:
+        bent = 3.0 / safe * (np.cbrt(1.0 + g * (x - g / (6.0 * np.maximum(n, 1.0)))) - 1.0)
+        return np.where(g == 0.0, x, bent)
+
+    return mean - sd * back(t), mean - sd * back(-t)
+
+
+def reward_skewness(p: Any, mean: Any, variance: Any, third: Any) -> Array:
+    """Return the skewness of R = X·Y from p and the centred moments of X."""
+    k2 = p * variance + p * (1.0 - p) * mean**2
+    k3 = p * third + 3.0 * p * (1.0 - p) * mean * variance + p * (1 - p) * (1 - 2 * p) * mean**3
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where(k2 > 0, k3 / k2**1.5, 0.0))
+
+
+class _Columns(NamedTuple):
+    """One entry per arm."""
+
+    n: Array
+    b: Array
+    mean: Array
+    variance: Array  # of X, divisor B
+    third: Array
+
+
+def summaries(found: Collected, level: float) -> tuple[ArmSummary, ...]:
+    """Return what the log says about each arm."""
+    b = found.paid.count
+    seen = np.maximum(b, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        columns = _Columns(
+            found.rows, b, found.paid.mean, found.paid.m2 / seen, found.paid.m3 / seen
+        )
+    pooled_sd = within_sd(found).value
+    positive = found.negative == 0
+    whole = overall(found, level)
+    p, mu, r = _intervals(columns, level, pooled_sd)
+    weighted = _weighted(found, columns, level, pooled_sd)
+    out = []
+    for k, label in enumerate(found.arms):
+        n_k, b_k = int(columns.n[k]), int(b[k])
+        note = ""
+        p_k, mu_k, r_k = (Estimate(*(float(x[k]) for x in part)) for part in (p, mu, r))
+        if n_k == 0:
+            note = "no data: nothing can be said about this arm until it has been played"
+            p_k = Estimate(math.nan, 0.0, 1.0)
+            r_k = Estimate(math.nan, *UNKNOWN)
+        elif b_k == 0:
+            reach = max(abs(whole.mu.low), abs(whole.mu.high)) if whole.nonzero else math.inf
+            high = p_k.high * reach
+            r_k = Estimate(0.0, 0.0 if positive else -high, high)
+            note = (
+                f"never paid: p is at most {p_k.high:.2g} (rule of three: {min(3 / n_k, 1):.2g}); "
+                "its magnitude is unknown, and r is bounded with that of the other arms"
+            )
+        elif b_k < FEW:
+            note = (
+                f"only {b_k} non-zero reward{'s' if b_k > 1 else ''}: the spread of the magnitudes "
+                "is taken from all arms together"
+            )
+        out.append(
+            ArmSummary(
+                label, n_k, b_k, p_k, mu_k, r_k,
+                math.sqrt(columns.variance[k] * b_k / (b_k - 1)) if b_k > 1 else math.nan,
+                *_parts(n_k, b_k, float(columns.mean[k]), float(columns.variance[k])),
+                None if weighted is None or b_k == 0 or n_k == 0 else weighted[k],
+                note,
+            )
+        )  # fmt: skip
+    return tuple(out)
+
+
+def overall(found: Collected, level: float) -> ArmSummary:
+    """Return the same for all rows together, in the mixture of arms the log has."""
+    b, mean, m2, m3 = found.paid.pooled()
+    n = float(found.n_rows)
+    if b == 0.0:
+        high = float(prob_interval(0.0, n, level)[1])
+        return ArmSummary(
+            "all", int(n), 0, Estimate(0.0, 0.0, high), Estimate(math.nan, *UNKNOWN),
+            Estimate(0.0, *UNKNOWN), math.nan, 0.0, 0.0,
+        )  # fmt: skip
+    columns = _Columns(*(np.array([v]) for v in (n, b, mean, m2 / b, m3 / b)))
+    p, mu, r = (
+        Estimate(*(float(x[0]) for x in part)) for part in _intervals(columns, level, math.nan)
+    )
+    sd = math.sqrt(m2 / (b - 1)) if b > 1 else math.nan
+    return ArmSummary("all", int(n), int(b), p, mu, r, sd, *_parts(int(n), int(b), mean, m2 / b))
+
+
+def _parts(n: int, b: int, mean: float, variance: float) -> tuple[float, float]:
+    if n == 0 or b == 0:
+        return 0.0, 0.0
+    p = b / n
+    return p * (1.0 - p) * mean * mean, p * variance
+
+
+def _intervals(c: _Columns, level: float, pooled_sd: float) -> tuple[tuple[Array, ...], ...]:
+    n, b = np.maximum(c.n, 1.0), c.b
+    p = b / n
+    p_low, p_high = prob_interval(b, n, level)
+    seen = np.maximum(b, 2.0)
+    sd = np.sqrt(c.variance * seen / (seen - 1.0))
+    with np.errstate(all="ignore"):
+        skewness = np.where(c.variance > 0, c.third / c.variance**1.5, 0.0)
+    low, high = skewed_interval(c.mean, sd, skewness, b, level)
+    variance = p * c.variance + p * (1.0 - p) * c.mean**2
+    sd_r = np.sqrt(variance * n / np.maximum(n - 1.0, 1.0))
+    r = p * c.mean
+    bent = reward_skewness(p, c.mean, c.variance, c.third)
+    r_low, r_high = skewed_interval(r, sd_r, bent, n, level)
+    # magnitudes that never vary: only p is uncertain
+    fixed = (b >= FEW) & (c.variance <= 1e-24 * c.mean**2)
+    low, high = np.where(fixed, c.mean, low), np.where(fixed, c.mean, high)
+    ends = np.sort(np.stack([p_low * c.mean, p_high * c.mean]), axis=0)
+    r_low, r_high = np.where(fixed, ends[0], r_low), np.where(fixed, ends[1], r_high)
+    few = (b < FEW) & (b > 0)
+    if few.any() and math.isfinite(pooled_sd) and pooled_sd > 0:
+        z = _normal_quantile(level)
+        half = z * pooled_sd / np.sqrt(b[few])
+        low[few], high[few] = c.mean[few] - half, c.mean[few] + half
+        args = (c.n[few], b[few], b[few] * c.mean[few])
+        loss = np.full(int(few.sum()), z * z / 2.0)
+        r_low[few] = theory.joint_kl_lower(*args, sigma=pooled_sd, level=loss)
+        r_high[few] = theory.joint_kl_upper(*args, sigma=pooled_sd, level=loss)
+    lone = (b < 2) & ~(few & (pooled_sd > 0))
+    for array, end in ((low, -np.inf), (high, np.inf), (r_low, -np.inf), (r_high, np.inf)):
+        array[lone] = end
+    mu = np.where(b > 0, c.mean, np.nan)
+    return (p, p_low, p_high), (mu, low, high), (r, r_low, r_high)
+
+
+def _normal_quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2.0))
+
+
+def _weighted(
+    found: Collected, c: _Columns, level: float, pooled_sd: float
+) -> list[Weighted] | None:
+    w = found.weighted
+    if w is None:
+        return None
+    # arms that were never played or never paid divide by 1; nothing of theirs is used
+    total, paid = np.where(w.w > 0, w.w, 1.0), np.where(w.w_paid > 0, w.w_paid, 1.0)
+    p, r, mu = w.w_paid / total, w.w_reward / total, w.w_reward / paid
+    rows = total**2 / np.where(w.w2 > 0, w.w2, 1.0)
+    # linearised variances of the self-normalised estimates
+    var_p = (w.w2_paid * (1.0 - p) ** 2 + (w.w2 - w.w2_paid) * p**2) / total**2
+    var_r = np.maximum(w.w2_square - 2.0 * r * w.w2_reward + r * r * w.w2, 0.0) / total**2
+    var_mu = np.maximum(w.w2_square - 2.0 * mu * w.w2_reward + mu**2 * w.w2_paid, 0.0) / paid**2
+    # Korn and Graubard: exact limits at the sample size that has this variance
+    like = np.where(var_p > 0, p * (1.0 - p) / np.where(var_p > 0, var_p, 1.0), rows)
+    p_low, p_high = prob_interval(p * like, like, level)
+    payers = paid**2 / np.where(w.w2_paid > 0, w.w2_paid, 1.0)
+    with np.errstate(all="ignore"):
+        skewness = np.where(c.variance > 0, c.third / c.variance**1.5, 0.0)
+    mu_low, mu_high = skewed_interval(mu, np.sqrt(var_mu * payers), skewness, payers, level)
+    bent = reward_skewness(c.b / np.maximum(c.n, 1.0), c.mean, c.variance, c.third)
+    r_low, r_high = skewed_interval(r, np.sqrt(var_r * rows), bent, rows, level)
+    few = (payers < FEW) & (w.w_paid > 0)
+    if few.any() and math.isfinite(pooled_sd) and pooled_sd > 0:
+        half = _normal_quantile(level) * pooled_sd / np.sqrt(payers[few])
+        mu_low[few], mu_high[few] = mu[few] - half, mu[few] + half
+    unsure = payers < 2.0
+    for array, end in ((mu_low, -np.inf), (mu_high, np.inf), (r_low, -np.inf), (r_high, np.inf)):
+        array[unsure] = end
+    return [
+        Weighted(
+            Estimate(float(p[k]), float(p_low[k]), float(p_high[k])),
+            Estimate(float(mu[k]), float(mu_low[k]), float(mu_high[k])),
+            Estimate(float(r[k]), float(r_low[k]), float(r_high[k])),
+            float(rows[k]),
+        )
+        for k in range(p.size)
+    ]
+
+
+def within_sd(found: Collected, level: float = 0.95) -> Estimate:
+    """Return the standard deviation of the non-zero rewards around their arm's mean.
+
+    The interval uses their fourth moment, on the log scale; it means little for heavy tails.
+    """
+    b = found.paid.count
+    freedom = float(np.maximum(b - 1.0, 0.0).sum())
+    if freedom == 0.0:
+        return Estimate(math.nan, 0.0, math.inf)
+    variance = float(found.paid.m2.sum()) / freedom
+    if variance == 0.0:
+        return Estimate(0.0, 0.0, 0.0)
+    with np.errstate(over="ignore"):
+        kurtosis = float(found.paid.m4.sum() / b.sum()) / variance / variance
+    if not math.isfinite(kurtosis):
+        return Estimate(math.sqrt(variance), 0.0, math.inf)
+    error = math.sqrt(max(kurtosis - 1.0, 0.0) / freedom) / 2.0  # of log sd
+    z = _normal_quantile(level)
+    sd = math.sqrt(variance)
+    return Estimate(sd, sd * math.exp(-z * error), sd * math.exp(min(z * error, 700.0)))

@@ -1,0 +1,236 @@
+"""Advice in words and plain tables."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from zib.logs.advise.estimates import ArmSummary, Estimate
+from zib.logs.advise.simulation import UNIFORM
+from zib.report.advice import shortened
+
+if TYPE_CHECKING:
+    from zib.logs.advise.advice import Advice
+
+Rows = list[tuple[str, ...]]
+
+
+def number(x: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits, and a dash for NaN."""
+    if math.isnan(x):
+        return "–"
+    if math.isinf(x):
+        return "∞" if x > 0 else "−∞"
+    text = f"{x:.0f}" if 10.0**digits <= abs(x) < 1e7 else f"{x:.{digits}g}"
+    return text.replace("-", "−")
+
+
+def interval(x: Estimate, digits: int = 4) -> str:
+    """Return an estimate with its interval."""
+    value = number(x.value, digits)
+    if math.isnan(x.low) and math.isnan(x.high):
+        return value
+    return f"{value} [{number(x.low, digits)}, {number(x.high, digits)}]"
+
+
+def percent(x: float) -> str:
+    """Return a share in per cent."""
+    return "–" if math.isnan(x) else f"{100 * x:.3g} %"
+
+
+def arm_rows(advice: Advice, most: int, *, short: bool = False) -> tuple[tuple[str, ...], Rows]:
+    """Return the head and the rows of the table of arms; the middle is left out beyond `most`.
+
+    The `short` table is for terminals: fewer columns and digits.
+    """
+    weighted = any(arm.weighted is not None for arm in advice.arms)
+    head: tuple[str, ...] = ("arm", "rows", "non-zero", "zeros", "p", "mu", "r", "from occurrence")
+    if weighted:
+        head = (*head, "r, plain average")
+    make = _arm_row
+    if short:
+        head, make = ("arm", "rows", "zeros", "p", "mu", "r"), _short_row
+    rows = [make(arm, weighted) for arm in advice.ranking]
+    if len(rows) > most:
+        bottom = max(most // 3, 1)
+        left_out = len(rows) - most
+        gap = (f"… {left_out} more …", *("" for _ in head[1:]))
+        rows = [*rows[: most - bottom], gap, *rows[-bottom:]]
+    rows.append(make(advice.overall, weighted))
+    return head, rows
+
+
+def _short_row(arm: ArmSummary, weighted: bool) -> tuple[str, ...]:
+    parts = (interval(part, 3) for part in arm.compared)
+    return (shortened(str(arm.label)), str(arm.rows), percent(arm.zero_share), *parts)
+
+
+def _arm_row(arm: ArmSummary, weighted: bool) -> tuple[str, ...]:
+    p, mu, r = arm.compared
+    row = (
+        shortened(str(arm.label)), str(arm.rows), str(arm.nonzero), percent(arm.zero_share),
+        interval(p), interval(mu), interval(r), percent(arm.occurrence_share),
+    )  # fmt: skip
+    return (*row, number(arm.r.value)) if weighted else row
+
+
+def plain_table(head: tuple[str, ...], rows: Rows) -> str:
+    """Return columns of text, the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def law_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
+    """Return the table of fitted laws."""
+    head = ("law", "parameters", "AIC", "BIC", "distance")
+    best = min((fit.aic for fit in advice.law.fits), default=0.0)
+    least = min((fit.bic for fit in advice.law.fits), default=0.0)
+    rows: Rows = []
+    for fit in advice.law.fits:
+        inside = ", ".join(f"{k.replace('_', ' ')} {number(v)}" for k, v in fit.parameters.items())
+        rows.append(
+            (fit.name, inside, f"+{fit.aic - best:.1f}", f"+{fit.bic - least:.1f}",
+             f"{fit.distance:.3f}")
+        )  # fmt: skip
+    return head, rows
+
+
+def parameter_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
+    """Return the table of estimated parameters."""
+    rows: Rows = [(p.name, interval(p.estimate), p.how) for p in advice.recommendation.parameters]
+    return ("parameter", "estimate", "how"), rows
+
+
+def simulation_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
+    """Return the table of earnings, the most first."""
+    head = ("policy", "earned", "more than uniform", "best arm played")
+    ran = advice.simulation
+    if ran is None:
+        return head, []
+    ordered = sorted(ran.earned, key=lambda row: -row.total.value)
+    return head, [
+        (
+            row.label,
+            interval(row.total),
+            "–" if row.label == UNIFORM else interval(row.above_uniform),
+            percent(row.best_share),
+        )
+        for row in ordered
+    ]
+
+
+def leader_words(advice: Advice) -> str:
+    """Return which arm leads, and whether the others are clearly behind."""
+    ranked = [arm for arm in advice.ranking if arm.rows]
+    if advice.overall.nonzero == 0 or len(ranked) < 2:
+        return ""
+    best = ranked[0]
+    r = best.compared[2]
+    close = [arm for arm in ranked[1:] if arm.compared[2].high >= r.low]
+    text = f"On average arm {best.label!r} pays most, r = {interval(r)}"
+    if not close:
+        return f"{text}; the intervals of all others lie below."
+    names = ", ".join(repr(arm.label) for arm in close[:4])
+    more = f" and {len(close) - 4} more" if len(close) > 4 else ""
+    return f"{text}, but its interval overlaps with {names}{more}: the log does not decide."
+
+
+def gain_words(advice: Advice) -> tuple[str, ...]:
+    """Return what zero inflation can buy, in sentences."""
+    whole, gain = advice.overall, advice.gain
+    if gain is None:
+        return ("Nothing has been paid yet, so there is nothing to compare.",)
+    share = whole.occurrence_share
+    first = (
+        f"{percent(whole.zero_share)} of the rewards are zero. Of the variance of a reward "
+        f"{percent(share)} comes from whether it is paid at all, the rest from its size."
+    )
+    if whole.nonzero == whole.rows:
+        return (first, "Without zeros a zero-inflated policy has nothing to gain.")
+    second = (
+        f"For an average arm ({number(gain.rows)} rows) an upper bound that treats the reward as "
+        f"one sub-Gaussian number must use the size {number(gain.plain_size)}, although its "
+        f"standard deviation is {number(gain.sd_reward)}; it is {number(gain.plain_radius)} wide. "
+        f"Bounds on the two parts together are {number(gain.split_radius)} wide, and UCB1, which "
+        f"uses the range of the rewards, {number(gain.range_radius)}."
+    )
+    ratio = gain.ratio
+    if ratio >= 1.15:
+        third = (
+            f"Keeping the parts apart makes the bound {ratio:.2g} times narrower, which is worth "
+            f"{ratio * ratio:.2g} times as many rounds of exploration."
+        )
+    elif ratio <= 0.87:
+        third = (
+            "Here the bounds on two parts are wider than one on the reward: with so many non-zero "
+            "rewards a plain policy that knows the spread loses nothing."
+        )
+    else:
+        third = "Keeping the parts apart changes the width of the bound little here."
+    return first, second, third
+
+
+def simulation_words(advice: Advice) -> tuple[str, ...]:
+    """Return what the simulation says, in sentences."""
+    ran = advice.simulation
+    if ran is None:
+        return ()
+    main = ran.earned[0]
+    plain = next(row for row in ran.earned if row.label == "UCB1")
+    gap = ran.best_total - next(r for r in ran.earned if r.label == UNIFORM).total.value
+    words = [
+        f"Over {ran.rounds} rounds, {ran.replications} times on rewards drawn again from the log: "
+        f"{main.label} earns {interval(main.total)}, which is "
+        f"{interval(main.above_uniform)} more than choosing at random. UCB1 earns "
+        f"{interval(plain.total)}, the best arm alone {number(ran.best_total)}."
+    ]
+    rivals = [row for row in ran.earned[1:] if row.behind.low <= 0.0 and gap > 0]
+    better = [row.label for row in rivals if row.behind.high < 0.0]
+    equal = [row.label for row in rivals if row.behind.high >= 0.0]
+    if better:
+        words.append(f"More is earned by {' and '.join(better)}.")
+    if equal:
+        words.append(f"No difference beyond the noise: {' and '.join(equal)}.")
+    if advice.recommendation.contextual:
+        words.append(
+            "This is the policy without context: drawing rewards again ignores the context. "
+            "Estimate the contextual policy on the log itself (zib.ope)."
+        )
+    if gap > 0:
+        words.append(
+            "The simulated arms differ as the log says they do, noise included; true differences "
+            "are usually smaller, and so are the gains."
+        )
+    return tuple(words)
+
+
+def report(advice: Advice) -> str:
+    """Return the whole advice as plain text."""
+    rec = advice.recommendation
+    parts = [f"{advice.overall.rows} rows, {len(advice.arms)} arms", *advice.notes, ""]
+    parts += [advice.table(), leader_words(advice), ""]
+    parts += ["What zero inflation can buy", *(f"  {line}" for line in gain_words(advice)), ""]
+    parts += ["Law of the non-zero rewards", f"  {advice.law.words}", f"  {advice.law.tail.words}"]
+    if advice.law.fits:
+        parts += ["", _indented(plain_table(*law_rows(advice)))]
+    parts += ["", f"Recommended: {rec.code}"]
+    if rec.unit != 1.0:
+        parts.append(f"  for rewards divided by {rec.unit:g}")
+    parts += [f"  {line}" for line in rec.reasons]
+    parts += [f"  or {other.code}: {other.why}" for other in rec.alternatives]
+    if rec.parameters:
+        parts += ["", _indented(plain_table(*parameter_rows(advice)))]
+    if advice.simulation is not None:
+        parts += ["", "What it would have earned"]
+        parts += [f"  {line}" for line in simulation_words(advice)]
+        parts += ["", _indented(plain_table(*simulation_rows(advice)))]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,0 +1,227 @@
+"""From the columns of a table to the arrays of a log, with checks that name the first bad row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib.logs.tables import LogError
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+LARGEST = 1e100  # so that sums of squares stay finite
+MANY_ARMS = 10_000
+MANY_LEVELS = 100
+
+
+def _offence(column: str, rule: str, row: int, value: object, why: str = "") -> LogError:
+    return LogError(f"column `{column}` must {rule}; row {row + 1} holds {value!r}{why}")
+
+
+def numbers(
+    column: str, values: Any, start: int, *, low: float = -LARGEST, open_low: bool = False,
+    high: float = LARGEST, why: str = "",
+) -> Array:  # fmt: skip
+    """Return an Arrow array as floats inside [low, high], or raise.
+
+    `start` is the number of the first row, `why` explains the bounds.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        try:
+            values = pc.cast(pc.utf8_trim_whitespace(values), pa.float64())
+        except pa.ArrowInvalid:
+            raise _not_a_number(column, values, start) from None
+    try:
+        array = np.asarray(
+            pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False),
+            dtype=np.float64,
+        )
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        raise LogError(f"column `{column}` must hold numbers; it holds {values.type}") from None
+    bad = ~(array >= low) | ~(array <= high)
+    if open_low:
+        bad |= array == low
+    if bad.any():
+        at = int(np.argmax(bad))
+        value = array[at]
+        if np.isnan(value):
+            raise LogError(
+                f"column `{column}` must hold a number in every row; row {start + at + 1} is "
+                "missing (fill it in or drop the row)"
+            )
+        left = "(" if open_low else "["
+        rule = (
+            "hold finite numbers"
+            if high == LARGEST and low == -LARGEST
+            else f"lie in {left}{low:g}, {high:g}]"
+        )
+        raise _offence(column, rule, start + at, float(value), why)
+    return array
+
+
+def _not_a_number(column: str, values: Any, start: int) -> LogError:
+    for i, text in enumerate(values.to_pylist()):
+        if text is not None:
+            try:
+                float(text)
+            except ValueError:
+                return _offence(column, "hold numbers", start + i, text)
+    return LogError(f"column `{column}` must hold numbers")
+
+
+def looks_numeric(values: Any) -> bool:
+    """Return whether every value that is there is a number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        values = values.dictionary_decode()
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return True
+    if pa.types.is_decimal(kind):
+        return True
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return False
+    try:
+        pc.cast(pc.utf8_trim_whitespace(values), pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def times(column: str, values: Any, start: int) -> Array:
+    """Return numbers as they are, and dates as seconds since 1970."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if looks_numeric(values):
+        return numbers(column, values, start)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    try:
+        stamps = pc.cast(values, pa.timestamp("us"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise LogError(
+            f"column `{column}` must hold numbers or dates such as 2024-05-01 or "
+            f"2024-05-01T12:30:00; the rows from {start + 1} on hold other things"
+        ) from None
+    if stamps.null_count:
+        at = int(np.argmax(stamps.is_null().to_numpy(zero_copy_only=False)))
+        raise LogError(f"column `{column}` must hold a time in every row; row {start + at + 1} "
+                       "is missing")  # fmt: skip
+    return (
+        np.asarray(pc.cast(stamps, pa.int64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+        / 1e6
+    )
+
+
+@dataclass
+class Labels:
+    """Labels in the order in which they were first seen, and their final order."""
+
+    column: str
+    most: int
+    advice: str
+    seen: dict[Hashable, int] = field(default_factory=dict)
+    order: Codes | None = None
+    whole: bool = False
+
+    def codes(self, values: Any, start: int) -> Codes:
+        """Return one code per row; before `settle` in order of appearance, after it sorted."""
+        import pyarrow as pa
+
+        if not pa.types.is_dictionary(values.type):
+            if (
+                pa.types.is_floating(values.type)
+                and np.isnan(values.to_numpy(zero_copy_only=False)).any()
+            ):
+                values = pa.array(values.to_numpy(zero_copy_only=False), from_pandas=True)
+            values = values.dictionary_encode()
+        if values.null_count:
+            at = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+            raise LogError(
+                f"column `{self.column}` must hold a label in every row; row {start + at + 1} is "
+                "missing"
+            )
+        here = [
+            int(label) if self.whole else _plain(label) for label in values.dictionary.to_pylist()
+        ]
+        inner = values.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        used = np.zeros(len(here), dtype=bool)
+        used[inner] = True
+        place = np.zeros(len(here), dtype=np.int64)
+        for i, label in enumerate(here):
+            if not used[i]:
+                continue
+            if label not in self.seen:
+                if self.order is not None:
+                    raise LogError(
+                        f"column `{self.column}` holds {label!r}, which was not there when the "
+                        "log was first read"
+                    )
+                if len(self.seen) == self.most:
+                    raise LogError(
+                        f"column `{self.column}` has more than {self.most} different values; "
+                        f"{self.advice}"
+                    )
+                self.seen[label] = len(self.seen)
+            place[i] = self.seen[label]
+        codes: Codes = place[inner]
+        return codes if self.order is None else self.order[codes]
+
+    def settle(self, wanted: Sequence[Hashable] | None = None) -> tuple[Hashable, ...]:
+        """Fix and return the order of the labels: as `wanted`, or sorted."""
+        if all(isinstance(label, str) for label in self.seen):
+            self._make_numbers()
+        labels: list[Hashable]
+        if wanted is None:
+            labels = sorted(self.seen, key=_sort_key)
+        else:
+            labels = list(wanted)
+            if len(set(labels)) != len(labels):
+                raise LogError("`arms` must name each arm once")
+            unknown = [label for label in self.seen if label not in labels]
+            if unknown:
+                raise LogError(
+                    f"column `{self.column}` holds {unknown[0]!r}, which is not among `arms`"
+                )
+        place = {label: k for k, label in enumerate(labels)}
+        order = np.empty(len(self.seen), dtype=np.int64)
+        for label, first in self.seen.items():
+            order[first] = place[label]
+        self.order = order
+        return tuple(labels)
+
+    def _make_numbers(self) -> None:
+        # A CSV file has text only; arms 0, 1, 2 are meant as numbers there.
+        try:
+            whole = {label: int(str(label)) for label in self.seen}
+        except ValueError:
+            return
+        if self.seen and all(str(number) == label for label, number in whole.items()):
+            self.whole = True
+            self.seen = {whole[label]: code for label, code in self.seen.items()}
+
+
+def _plain(label: Any) -> Hashable:
+    if isinstance(label, float) and label.is_integer():
+        return int(label)
+    return label  # type: ignore[no-any-return]
+
+
+def _sort_key(label: Any) -> tuple[int, Any]:
+    if isinstance(label, (int, float)):
+        return (0, label)
+    return (1, str(label))

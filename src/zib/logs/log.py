@@ -1,0 +1,337 @@
+"""Logs of decisions: which arm was played, what it paid, and what was known at the time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zib.logs.tables import BATCH, LogError
+
+Array = NDArray[np.float64]
+
+
+class LogBatch(NamedTuple):
+    """Some consecutive rows of a log.
+
+    Attributes
+    ----------
+    start
+        Number of the first row, counted from 0.
+    arm
+        Codes into the labels of the log.
+    reward
+        What the arm paid; exactly zero when nothing happened.
+    propensity
+        With which probability the arm was chosen, or None.
+    context
+        (n, d): what was known before choosing; d may be 0.
+    time
+        When, or None.
+    """
+
+    start: int
+    arm: NDArray[np.int64]
+    reward: Array
+    propensity: Array | None
+    context: Array
+    time: Array | None
+
+
+@runtime_checkable
+class Log(Protocol):
+    """What evaluation and advice need of a log; `LoggedData` and `LogScan` have it."""
+
+    @property
+    def arms(self) -> tuple[Hashable, ...]:
+        """The labels of the arms; code k stands for ``arms[k]``."""
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """The names of the columns of the context."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def has_propensity(self) -> bool:
+        """Whether the probabilities of the choices are known."""
+
+    def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
+        """Yield all rows in order, at most `size` at a time."""
+
+
+def _frozen(array: Any, dtype: Any = np.float64) -> Any:
+    out = np.array(array, dtype=dtype, order="C")
+    out.flags.writeable = False
+    return out
+
+
+class LoggedData:
+    """A log in memory: arms, rewards, and optionally propensities, contexts, times and units.
+
+    Make one with `from_frame`, `read` or `from_arrays`; they check everything once. The arrays are
+    read-only. For a file that does not fit into memory use `LogScan`.
+
+    Notes
+    -----
+    A reward of exactly zero means that nothing happened. `propensity` is the probability with which
+    the arm that was played had been chosen, given the context; without it values of other policies
+    can only be estimated under the assumption that the context holds all reasons of the choice.
+
+    Examples
+    --------
+    >>> log = LoggedData.from_arrays(["a", "b", "a"], [0.0, 2.5, 0.0], propensity=[0.5] * 3)
+    >>> log
+    <LoggedData: 3 rows, 2 arms, 66.7 % zeros, propensities>
+    >>> log.arms
+    ('a', 'b')
+    """
+
+    def __init__(
+        self,
+        arms: tuple[Hashable, ...],
+        context_names: tuple[str, ...],
+        columns: LogBatch,
+        unit: NDArray[Any] | None = None,
+    ) -> None:
+        self._arms = arms
+        self._context_names = context_names
+        self._columns = columns
+        self._unit = unit
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        arm: str,
+        reward: str,
+        propensity: str | None = None,
+        context: Sequence[str] = (),
+        time: str | None = None,
+        unit: str | None = None,
+        arms: Sequence[Hashable] | None = None,
+    ) -> LoggedData:
+        """Return the log in a pandas or Polars frame.
+
+        Parameters
+        ----------
+        frame
+            One row per decision.
+        arm, reward
+            Names of the columns with the arm that was played and with what it paid.
+        propensity
+            Column with the probability of that choice, in (0, 1].
+        context
+            Columns with what was known before; a column of text becomes one 0/1 column per value.
+        time
+            Column with numbers or dates.
+        unit
+            Column that names who was treated; each unit may occur once.
+        arms
+            The arms in the order wanted; by default those that occur, sorted.
+        """
+        from zib.logs.scan import LogScan
+
+        return LogScan(
+            frame, arm=arm, reward=reward, propensity=propensity, context=context, time=time,
+            unit=unit, arms=arms,
+        ).load()  # fmt: skip
+
+    @classmethod
+    def read(
+        cls,
+        path: Any,
+        *,
+        arm: str,
+        reward: str,
+        propensity: str | None = None,
+        context: Sequence[str] = (),
+        time: str | None = None,
+        unit: str | None = None,
+        arms: Sequence[Hashable] | None = None,
+    ) -> LoggedData:
+        """Return the log in a CSV or Parquet file; parameters as for `from_frame`."""
+        from zib.logs.tables import open_table
+
+        open_table(str(path))
+        return cls.from_frame(
+            str(path), arm=arm, reward=reward, propensity=propensity, context=context, time=time,
+            unit=unit, arms=arms,
+        )  # fmt: skip
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arm: ArrayLike,
+        reward: ArrayLike,
+        *,
+        propensity: ArrayLike | None = None,
+        context: ArrayLike | None = None,
+        context_names: Sequence[str] | None = None,
+        time: ArrayLike | None = None,
+        unit: ArrayLike | None = None,
+        arms: Sequence[Hashable] | None = None,
+    ) -> LoggedData:
+        """Return the log in these arrays, one entry (or row of `context`) per decision."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {"arm": list(np.asarray(arm).tolist()), "reward": reward}
+        for name, values in (("propensity", propensity), ("time", time), ("unit", unit)):
+            if values is not None:
+                columns[name] = values
+        names: list[str] = []
+        if context is not None:
+            matrix = np.asarray(context, dtype=np.float64)
+            if matrix.ndim != 2:
+                raise LogError(
+                    f"`context` must have one row per decision; got shape {matrix.shape}"
+                )
+            names = [f"x{j}" for j in range(matrix.shape[1])]
+            if context_names is not None:
+                if len(context_names) != matrix.shape[1]:
+                    raise LogError(
+                        f"`context_names` must name {matrix.shape[1]} columns; "
+                        f"got {len(context_names)}"
+                    )
+                names = [str(name) for name in context_names]
+            clash = set(names) & {"arm", "reward", "propensity", "time", "unit"}
+            if clash:
+                raise LogError(f"`context_names` must not hold {sorted(clash)[0]!r}")
+            columns |= {name: matrix[:, j] for j, name in enumerate(names)}
+        lengths = {name: len(np.asarray(values)) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise LogError(f"all arrays must have the same length; got {lengths}")
+        return cls.from_frame(
+            pd.DataFrame(columns), arm="arm", reward="reward",
+            propensity="propensity" if propensity is not None else None, context=names,
+            time="time" if time is not None else None, unit="unit" if unit is not None else None,
+            arms=arms,
+        )  # fmt: skip
+
+    @property
+    def arms(self) -> tuple[Hashable, ...]:
+        """The labels of the arms; code k stands for ``arms[k]``."""
+        return self._arms
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """The names of the columns of the context."""
+        return self._context_names
+
+    @property
+    def arm(self) -> NDArray[np.int64]:
+        """The code of the arm played in each row."""
+        return self._columns.arm
+
+    @property
+    def reward(self) -> Array:
+        """The reward of each row."""
+        return self._columns.reward
+
+    @property
+    def propensity(self) -> Array | None:
+        """The probability of the choice of each row, or None."""
+        return self._columns.propensity
+
+    @property
+    def context(self) -> Array:
+        """(n_rows, n_features)."""
+        return self._columns.context
+
+    @property
+    def time(self) -> Array | None:
+        """The time of each row, or None."""
+        return self._columns.time
+
+    @property
+    def unit(self) -> NDArray[Any] | None:
+        """Who was treated in each row, or None."""
+        return self._unit
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.reward.size)
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms."""
+        return len(self._arms)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the context."""
+        return len(self._context_names)
+
+    @property
+    def has_propensity(self) -> bool:
+        """Whether the probabilities of the choices are known."""
+        return self.propensity is not None
+
+    def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
+        """Yield all rows in order, at most `size` at a time."""
+        for start in range(0, self.n_rows, size):
+            rows = slice(start, start + size)
+            yield LogBatch(start, *(None if x is None else x[rows] for x in self._columns[1:]))  # type: ignore[arg-type]
+
+    def subset(self, rows: ArrayLike) -> LoggedData:
+        """Return the rows picked by a mask or by their numbers; the arms stay as they are."""
+        picked = np.asarray(rows)
+        columns = (None if x is None else _frozen(x[picked], x.dtype) for x in self._columns[1:])
+        unit = None if self._unit is None else self._unit[picked]
+        return LoggedData(self._arms, self._context_names, LogBatch(0, *columns), unit)  # type: ignore[arg-type]
+
+    def with_propensity(self, propensity: ArrayLike) -> LoggedData:
+        """Return the same log with these probabilities of the choices."""
+        values = np.asarray(propensity, dtype=np.float64)
+        if values.shape != self.reward.shape:
+            raise LogError(
+                f"`propensity` must have one entry per row ({self.n_rows}); got {values.shape}"
+            )
+        bad = ~((values > 0) & (values <= 1))
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise LogError(f"`propensity` must lie in (0, 1]; row {at + 1} holds {values[at]!r}")
+        columns = self._columns._replace(propensity=_frozen(values))
+        return LoggedData(self._arms, self._context_names, columns, self._unit)
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame with the columns of the log."""
+        import pandas as pd
+
+        labels = np.empty(self.n_arms, dtype=object)
+        labels[:] = self._arms
+        columns: dict[str, Any] = {"arm": labels[self.arm], "reward": self.reward}
+        for name, values in (
+            ("propensity", self.propensity), ("time", self.time), ("unit", self._unit),
+        ):  # fmt: skip
+            if values is not None:
+                columns[name] = values
+        columns |= {name: self.context[:, j] for j, name in enumerate(self._context_names)}
+        return pd.DataFrame(columns)
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        return f"<LoggedData: {describe(self)}, {_zeros(self.reward)}{extras(self)}>"
+
+
+def _zeros(reward: Array) -> str:
+    return f"{100 * float(np.mean(reward == 0.0)):.1f} % zeros"
+
+
+def describe(log: Log) -> str:
+    """Return the size of a log in words."""
+    return f"{log.n_rows} rows, {len(log.arms)} arms"
+
+
+def extras(log: Log) -> str:
+    """Return in words what a log has besides arms and rewards."""
+    out = f", {len(log.context_names)} features" if log.context_names else ""
+    return out + (", propensities" if log.has_propensity else "")

@@ -1,0 +1,284 @@
+"""The pass over a log that evaluates: columns of the estimators, their moments, and grades."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zib.core.rng import Role, stream
+from zib.core.validate import InvalidParameterError
+from zib.logs.log import Log
+from zib.logs.ope import intervals
+from zib.logs.ope.bootstrap import Resampled
+from zib.logs.ope.evaluation import Difference, Value
+from zib.logs.ope.moments import Moments
+from zib.logs.ope.policies import Target
+from zib.logs.ope.rows import Array, Block
+from zib.logs.ope.scores import ESTIMATORS, ON_POLICY, Kind, RowValues, columns, summarise
+from zib.logs.ope.survey import Survey
+from zib.logs.ope.trust import GRADES, Diagnostics, WeightSums, grade
+
+
+class _Estimate(NamedTuple):
+    """One policy by one estimator; `kinds` and `at` also hold the baseline, if it is another."""
+
+    policy: int
+    estimator: str
+    kind: Kind
+    at: list[int]  # its columns among all columns
+    pair: tuple[Kind, ...]
+    pair_at: list[int]
+    moments: Moments
+
+
+class EvaluationPass:
+    """The pass that evaluates: moments of the estimators' columns and sums of weights."""
+
+    def __init__(
+        self,
+        log: Log,
+        targets: list[Target],
+        base: int | None,
+        names: tuple[str, ...],
+        survey: Survey,
+        clip: float,
+        seed: int,
+    ) -> None:
+        self._log, self._targets, self._base, self._names = log, targets, base, names
+        self._survey, self._clip, self._seed = survey, clip, seed
+        self._largest = np.zeros(len(targets))
+        self._missing = np.zeros((len(targets), survey.n_arms))
+        self._cut = np.zeros(len(targets))
+        self._sums = [{name: WeightSums() for name in ("raw", *names)} for _ in targets]
+        self._rows = 0
+        # Rewards are counted in units of about the largest: cubes of huge ones stay finite. A power
+        # of two, so that not a bit changes.
+        largest = max(survey.high, -survey.low)
+        self._unit = 2.0 ** math.frexp(largest)[1] if largest > 0.0 else 1.0
+        self._resampled: Resampled | None = None
+        kinds = {
+            (j, e): ON_POLICY if t.logging else ESTIMATORS[e]
+            for j, t in enumerate(targets)
+            for e in names
+        }
+        ends = np.cumsum([kind.width for kind in kinds.values()]).tolist()
+        at = {
+            key: list(range(end - kind.width, end))
+            for (key, kind), end in zip(kinds.items(), ends, strict=True)
+        }
+        self._width = ends[-1]
+        self._estimates: list[_Estimate] = []
+        for (j, e), kind in kinds.items():
+            pair: tuple[Kind, ...] = (kind,)
+            pair_at = at[j, e]
+            if base is not None and j != base:
+                pair, pair_at = (kind, kinds[base, e]), at[j, e] + at[base, e]
+            moments = Moments(len(pair_at))
+            self._estimates.append(_Estimate(j, e, kind, at[j, e], pair, pair_at, moments))
+
+    def resample(self, replicates: int) -> None:
+        """Also keep what the bootstrap needs."""
+        groups = [estimate.pair_at for estimate in self._estimates]
+        self._resampled = Resampled(self._width, groups, replicates, self._seed)
+
+    def find_largest(self, block: Block) -> None:
+        """Find the largest weight of each policy, by which replay divides."""
+        b = self._propensity(block)
+        for j, target in enumerate(self._targets):
+            if not target.logging:
+                chosen = target.probabilities(block.context)[np.arange(block.size), block.arm]
+                self._largest[j] = max(self._largest[j], float((chosen / b).max()))
+
+    def _propensity(self, block: Block) -> Array:
+        b = self._survey.source.of(block)
+        bad = ~((b > 0.0) & (b <= 1.0 + 1e-9))
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise InvalidParameterError(
+                f"`propensities` must lie in (0, 1] for the arm that was played; "
+                f"row {block.start + at + 1} has {float(b[at])!r}"
+            )
+        return b
+
+    def look(self, block: Block) -> None:
+        """Take in the rows of a block."""
+        b = self._propensity(block)
+        rows = np.arange(block.size)
+        paid = block.reward != 0.0
+        reward = block.reward / self._unit
+        q = self._survey.predict(block) / self._unit if self._survey.models else None
+        taken = None if q is None else q[rows, block.arm]
+        support = self._survey.source.support(block)
+        never = self._survey.counts == 0
+        uniform = None
+        if "replay" in self._names:
+            uniform = stream(self._seed, Role.POLICY, 11, block.number).random(block.size)
+        everything = np.empty((block.size, self._width))
+        per_target: list[Any] = []
+        for j, target in enumerate(self._targets):
+            if target.logging:
+                self._sums[j]["raw"].add(np.ones(block.size), paid)
+                per_target.append(None)
+                continue
+            pi = target.probabilities(block.context)
+            weight = pi[rows, block.arm] / b
+            unseen = np.broadcast_to(never, pi.shape) if support is None else never | ~support
+            if unseen.any():
+                self._missing[j] += (pi * unseen).sum(axis=0)
+            predicted = None if q is None else np.einsum("nk,nk->n", pi, q)
+            accepted = None
+            if uniform is not None:
+                largest = self._largest[j] or 1.0
+                accepted = (uniform < weight / largest).astype(np.float64)
+            values = RowValues(weight, reward, taken, predicted, accepted)
+            per_target.append(values)
+            self._cut[j] += float(np.maximum(weight - self._clip, 0.0).sum())
+            self._sums[j]["raw"].add(weight, paid)
+            for name, used in _weights_used(values, self._names, self._clip).items():
+                self._sums[j][name].add(used, paid)
+        for one in self._estimates:
+            values = per_target[one.policy]
+            if values is None:
+                everything[:, one.at] = reward[:, None]
+            else:
+                everything[:, one.at] = columns(one.estimator, values, self._clip)
+        for one in self._estimates:
+            one.moments.add(everything[:, one.pair_at])
+        if self._resampled is not None:
+            self._resampled.add(everything, block)
+        self._rows += block.size
+
+    # ------------------------------------------------------------------------------ what is found
+
+    def diagnostics(self, j: int) -> Diagnostics:
+        """Return what the weights of a policy look like."""
+        target, sums = self._targets[j], self._sums[j]["raw"]
+        missing = dict(target.outside)
+        for arm, mass in zip(self._log.arms, self._missing[j] / self._rows, strict=True):
+            if mass > 1e-12:
+                missing[arm] = float(mass)
+        total = float(sum(missing.values()))
+        mean = sums.total / sums.rows
+        return Diagnostics(
+            policy=target.name,
+            rows=sums.rows,
+            matched_share=sums.matched / sums.rows,
+            effective_rows=sums.effective_rows,
+            nonzero=sums.paid,
+            effective_nonzero=sums.effective_paid,
+            largest_weight=sums.largest,
+            largest_share=sums.largest_share,
+            mean_weight=mean,
+            mean_weight_z=sums.z_score(1.0 - total),
+            cut_share=float(self._cut[j]) / sums.total if sums.total > 0 else 0.0,
+            missing_mass=total,
+            missing=missing,
+            missing_bound=(total * self._survey.low, total * self._survey.high),
+        )
+
+    def values(
+        self, diagnostics: tuple[Diagnostics, ...], interval: str, level: float
+    ) -> tuple[Value, ...]:
+        """Return value, interval and grade of every policy by every estimator."""
+        out = []
+        for one in self._estimates:
+            target, found = self._targets[one.policy], diagnostics[one.policy]
+            sums = self._sums[one.policy]
+            used = sums[one.estimator] if sums[one.estimator].rows else sums["raw"]
+            name = "ips" if target.logging else one.estimator
+            word, reasons = grade(
+                name,
+                found,
+                used,
+                clip=self._clip,
+                level=level,
+                estimated=self._survey.source.estimated and not target.logging,
+            )
+            value, error, limits = self._interval(one, False, interval, level)
+            known = name != "dm" and used.paid > 0
+            low, high = self._widened(name, limits, found) if known else intervals.UNKNOWN
+            if name == "dm":
+                error = float("nan")
+            out.append(Value(target.name, one.estimator, value, error, low, high, word, reasons))
+        return tuple(out)
+
+    def differences(
+        self,
+        values: tuple[Value, ...],
+        diagnostics: tuple[Diagnostics, ...],
+        interval: str,
+        level: float,
+    ) -> tuple[Difference, ...]:
+        """Return the differences to the baseline."""
+        if self._base is None:
+            return ()
+        by_key = {(v.policy, v.estimator): v for v in values}
+        base = self._targets[self._base]
+        out = []
+        for one in self._estimates:
+            if one.policy == self._base:
+                continue
+            target = self._targets[one.policy]
+            both = [by_key[target.name, one.estimator], by_key[base.name, one.estimator]]
+            value, error, limits = self._interval(one, True, interval, level)
+            if any(np.isnan(v.low) for v in both):
+                limits = intervals.UNKNOWN
+            if one.estimator == "dm":
+                error = float("nan")
+            low, high = self._widened(one.estimator, limits, diagnostics[one.policy])
+            high, low = (-x for x in self._widened(
+                one.estimator, (-high, -low), diagnostics[self._base]))  # fmt: skip
+            word = GRADES[max(GRADES.index(v.grade) for v in both)]
+            reasons = (*both[0].reasons, *(f"{base.name}: {r}" for r in both[1].reasons))
+            out.append(
+                Difference(
+                    target.name, base.name, one.estimator, value, error, low, high, word, reasons
+                )
+            )
+        return tuple(out)
+
+    def _interval(
+        self, one: _Estimate, paired: bool, interval: str, level: float
+    ) -> tuple[float, float, intervals.Interval]:
+        kinds = one.pair if paired else (one.kind,)
+        signs = np.array([1.0, -1.0])[: len(kinds)]
+        moments = one.moments if len(kinds) == len(one.pair) else one.moments.first(one.kind.width)
+        value, spread = summarise(kinds, signs, moments)
+        unit = self._unit
+        if np.isnan(spread.error) or spread.error == 0.0:
+            return unit * value, unit * spread.error, (unit * value, unit * value)
+        if interval == "asymptotic":
+            limits = intervals.asymptotic(value, spread, level)
+        elif interval == "corrected":
+            limits = intervals.corrected(value, spread, level)
+        else:
+            assert self._resampled is not None
+            at = one.pair_at if paired else one.at
+            again = self._resampled.replicate(kinds, signs, at)
+            limits = intervals.studentised(value, spread, *again, level)
+        return unit * value, unit * spread.error, (unit * limits[0], unit * limits[1])
+
+    def _widened(
+        self, estimator: str, limits: intervals.Interval, found: Diagnostics
+    ) -> intervals.Interval:
+        """Return an interval that also holds whatever the missing arms might pay."""
+        if found.missing_mass == 0.0:
+            return limits
+        low, high = found.missing_bound
+        if estimator not in ("ips", "clipped"):  # these count missing arms as zeros
+            low, high = low - high, high - low
+        return limits[0] + low, limits[1] + high
+
+
+def _weights_used(values: RowValues, names: tuple[str, ...], clip: float) -> dict[str, Array]:
+    """Return the weights of estimators that do not use them as they are."""
+    out = {}
+    if "clipped" in names:
+        out["clipped"] = np.minimum(values.weight, clip)
+    if "switch" in names:
+        out["switch"] = np.where(values.weight <= clip, values.weight, 0.0)
+    if values.accepted is not None:
+        out["replay"] = values.accepted
+    return out

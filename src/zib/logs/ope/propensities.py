@@ -1,0 +1,320 @@
+"""Probabilities with which the log chose its arms: logged, given, by strata or estimated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib.core import validate
+from zib.core.validate import InvalidParameterError
+from zib.logs.log import Log
+from zib.logs.ope.policies import checked_probabilities
+from zib.logs.ope.regression import Scaling, scaling
+from zib.logs.ope.rows import Array, Block, Codes, RowSampler, blocks
+
+__all__ = ["Strata", "propensities_by"]
+
+MOST_STRATA = 100_000
+CONFOUNDED = (
+    "propensities are estimated from the log: values are only right if the context holds every "
+    "reason why one arm was chosen and not another"
+)
+
+
+class Strata:
+    """Propensities of an experiment that was randomised within strata: shares of the arms.
+
+    Parameters
+    ----------
+    columns
+        Columns of the context that define the strata, by name. A column of text, which the log
+        keeps as "risk=HIGH", "risk=LOW", …, is named by its own name, "risk".
+
+    Examples
+    --------
+    >>> Strata(["risk", "wave"])
+    Strata(['risk', 'wave'])
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        names = [columns] if isinstance(columns, str) else list(columns)
+        if not names:
+            raise InvalidParameterError("`columns` must name at least one column; got none")
+        self.columns = [str(name) for name in names]
+
+    def __repr__(self) -> str:
+        return f"Strata({self.columns!r})"
+
+
+def propensities_by(log: Any, columns: Sequence[str]) -> Any:
+    """Return the log with the share of each row's arm within its stratum as propensity.
+
+    Right where arms were drawn at random within strata. The log must be in memory; for a streamed
+    one give ``propensities=Strata(columns)`` to `evaluate`.
+
+    Examples
+    --------
+    >>> from zib.logs import LoggedData
+    >>> log = LoggedData.from_arrays(
+    ...     ["a", "b", "a", "a"], [0, 1, 0, 2], context=[[0], [0], [1], [1]], context_names=["wave"]
+    ... )
+    >>> propensities_by(log, ["wave"]).propensity.tolist()
+    [0.5, 0.5, 1.0, 1.0]
+    """
+    if not hasattr(log, "with_propensity"):
+        raise InvalidParameterError(
+            "`log` must be in memory; for a streamed log give propensities=Strata(...) to evaluate"
+        )
+    source = StrataSource(Strata(columns), log)
+    for block in blocks(log):
+        source.look(block)
+    source.finish()
+    return log.with_propensity(np.concatenate([source.of(block) for block in blocks(log)]))
+
+
+class Source:
+    """Where propensities come from. `look` sees every row once before `of` is asked."""
+
+    description = "logged"
+    estimated = False
+
+    def look(self, block: Block) -> None:
+        """Learn from the rows of a block."""
+
+    def finish(self) -> None:
+        """Be ready to answer."""
+
+    def of(self, block: Block) -> Array:
+        """Return the probability of the arm played in each row."""
+        raise NotImplementedError
+
+    def support(self, block: Block) -> NDArray[np.bool_] | None:
+        """Return which arms could occur in each row, (n, K), where that is known."""
+        return None
+
+
+class LoggedSource(Source):
+    """The column of the log."""
+
+    def of(self, block: Block) -> Array:
+        """Return the probability of the arm played in each row."""
+        if block.propensity is None:
+            raise InvalidParameterError("`log` must have propensities in every row")
+        return block.propensity
+
+
+class ArraySource(Source):
+    """One number per row, given."""
+
+    description = "given per row"
+
+    def __init__(self, values: Any, n_rows: int) -> None:
+        self._values = validate.vector("propensities", values, 0.0, 1.0, closed="right")
+        if self._values.size != n_rows:
+            raise InvalidParameterError(
+                f"`propensities` must have one entry per row, {n_rows}; got {self._values.size}"
+            )
+
+    def of(self, block: Block) -> Array:
+        """Return the probability of the arm played in each row."""
+        return self._values[block.start : block.start + block.size]
+
+
+class FunctionSource(Source):
+    """Probabilities of all arms as a function of the context, given."""
+
+    description = "given as a policy"
+
+    def __init__(self, function: Callable[[Array], Any], n_arms: int) -> None:
+        self._function, self._n_arms = function, n_arms
+
+    def _all(self, block: Block) -> Array:
+        found = self._function(block.context)
+        return checked_probabilities("`propensities`", found, block.size, self._n_arms)
+
+    def of(self, block: Block) -> Array:
+        """Return the probability of the arm played in each row."""
+        return self._all(block)[np.arange(block.size), block.arm]
+
+    def support(self, block: Block) -> NDArray[np.bool_]:
+        """Return which arms could occur in each row, (n, K)."""
+        return self._all(block) > 0.0
+
+
+class StrataSource(Source):
+    """Shares of the arms within strata; without columns, within the whole log."""
+
+    def __init__(self, strata: Strata | None, log: Log) -> None:
+        self._at: list[int] = []
+        self._n_arms = len(log.arms)
+        self._number: dict[tuple[float, ...], int] = {}
+        self._counts: NDArray[np.int64] = np.zeros((8, self._n_arms), dtype=np.int64)
+        self.description = f"shares within {'the log' if strata is None else strata!r}"
+        self.estimated = strata is None
+        for name in [] if strata is None else strata.columns:
+            found = [
+                j
+                for j, known in enumerate(log.context_names)
+                if known == name or known.startswith(f"{name}=")
+            ]
+            if not found:
+                known = ", ".join(map(repr, log.context_names)) or "none"
+                raise InvalidParameterError(
+                    f"`columns` must be context columns of the log ({known}); got {name!r}"
+                )
+            self._at += found
+
+    def _strata(self, block: Block) -> Codes:
+        """Return the number of the stratum of each row; new strata get the next numbers."""
+        code = np.zeros(block.size, dtype=np.int64)
+        for j in self._at:  # one column at a time: sorting numbers is much faster than rows
+            _, part = np.unique(block.context[:, j], return_inverse=True)
+            _, code = np.unique(code * (int(part.max()) + 1) + part, return_inverse=True)
+        _, first, code = np.unique(code, return_index=True, return_inverse=True)
+        keys = [tuple(row) for row in block.context[first][:, self._at].tolist()]
+        numbers = [self._number.setdefault(key, len(self._number)) for key in keys]
+        return np.asarray(numbers, dtype=np.int64)[code]
+
+    def look(self, block: Block) -> None:
+        """Count the arms of each stratum."""
+        stratum = self._strata(block)
+        n = len(self._number)
+        if n > MOST_STRATA:
+            raise InvalidParameterError(
+                f"`columns` must define at most {MOST_STRATA} strata; there are more: "
+                "use columns with few different values"
+            )
+        if n > len(self._counts):
+            larger = np.zeros((2 * n, self._n_arms), dtype=np.int64)
+            larger[: len(self._counts)] = self._counts
+            self._counts = larger
+        np.add.at(self._counts, (stratum, block.arm), 1)
+
+    def of(self, block: Block) -> Array:
+        """Return the share of the arm played in each row within its stratum."""
+        stratum = self._strata(block)
+        total = self._counts.sum(axis=1)
+        out: Array = self._counts[stratum, block.arm] / total[stratum]
+        return out
+
+    def support(self, block: Block) -> NDArray[np.bool_]:
+        """Return which arms occur in the stratum of each row, (n, K)."""
+        return self._counts[self._strata(block)] > 0
+
+
+class LogisticSource(Source):
+    """Multinomial logistic regression of the arm on the context."""
+
+    description = "estimated by multinomial logistic regression"
+    estimated = True
+
+    def __init__(self, n_arms: int, fit_rows: int, seed: int) -> None:
+        self._n_arms = n_arms
+        self._sampler = RowSampler(fit_rows, seed, 3, balanced=False)
+
+    def look(self, block: Block) -> None:
+        """Draw rows to fit on."""
+        self._sampler.add(block, np.arange(block.size))
+
+    def finish(self) -> None:
+        """Fit."""
+        sample = self._sampler.sample()
+        del self._sampler
+        self._scaling = scaling(sample.context, sample.weight)
+        self._coefficients = fit_multinomial(
+            self._scaling.design(sample.context), sample.arm, self._n_arms
+        )
+
+    def of(self, block: Block) -> Array:
+        """Return the fitted probability of the arm played in each row."""
+        return multinomial(self._scaling, self._coefficients, block.context)[
+            np.arange(block.size), block.arm
+        ]
+
+
+def multinomial(scaled: Scaling, coefficients: Array, context: Array) -> Array:
+    """Return the fitted probabilities of all arms, (n, K)."""
+    from scipy.special import softmax
+
+    return np.asarray(softmax(scaled.design(context) @ coefficients, axis=1))
+
+
+def fit_multinomial(design: Array, arm: Codes, n_arms: int, penalty: float = 1e-3) -> Array:
+    """Return coefficients (m, K) of a multinomial logistic regression with a slight ridge.
+
+    The ridge picks one of the equivalent solutions and keeps separated data finite.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import logsumexp
+
+    n, width = design.shape
+    rows = np.arange(n)
+    observed = np.zeros((width, n_arms))
+    np.add.at(observed.T, arm, design)
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        beta = flat.reshape(width, n_arms)
+        eta = design @ beta
+        top = logsumexp(eta, axis=1)
+        gradient = design.T @ np.exp(eta - top[:, None]) - observed + penalty * beta
+        value = (top - eta[rows, arm]).sum() + 0.5 * penalty * (flat @ flat)
+        return float(value) / n, gradient.reshape(-1) / n
+
+    share = (np.bincount(arm, minlength=n_arms) + 0.5) / (n + 0.5 * n_arms)
+    start = np.zeros((width, n_arms))
+    start[0] = np.log(share) - np.log(share).mean()
+    found = minimize(
+        loss,
+        start.reshape(-1),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 500, "gtol": 1e-9, "ftol": 1e-14},
+    )
+    out: Array = found.x.reshape(width, n_arms)
+    return out
+
+
+def resolve_source(propensities: Any, log: Log, fit_rows: int, seed: int) -> Source:
+    """Return where propensities come from, or raise."""
+    if isinstance(propensities, str):
+        validate.choice("propensities", propensities, ("logged", "estimated"))
+        if propensities == "logged":
+            if not log.has_propensity:
+                raise InvalidParameterError(
+                    "`log` has no propensities; give propensities=Strata([...]) if arms were drawn "
+                    "at random within strata, a mapping of arms to probabilities if by fixed "
+                    "shares, or 'estimated' if neither is known"
+                )
+            return LoggedSource()
+        warnings.warn(CONFOUNDED, UserWarning, stacklevel=3)
+        if not log.context_names:
+            return StrataSource(None, log)
+        return LogisticSource(len(log.arms), fit_rows, seed)
+    if isinstance(propensities, Strata):
+        return StrataSource(propensities, log)
+    if isinstance(propensities, Mapping):
+        vector = _shares(propensities, log.arms)
+        return FunctionSource(
+            lambda context: np.broadcast_to(vector, (len(context), vector.size)), len(log.arms)
+        )
+    if callable(propensities):
+        return FunctionSource(propensities, len(log.arms))
+    return ArraySource(propensities, log.n_rows)
+
+
+def _shares(given: Mapping[Hashable, float], arms: tuple[Hashable, ...]) -> Array:
+    unknown = [arm for arm in given if arm not in arms]
+    if unknown:
+        raise InvalidParameterError(
+            f"`propensities` must be about arms of the log; got {unknown[0]!r}"
+        )
+    out: Array = validate.vector("propensities", [given.get(arm, 0.0) for arm in arms], 0.0, 1.0)
+    if abs(out.sum() - 1.0) > 1e-6:
+        raise InvalidParameterError(
+            f"`propensities` must sum to 1 over the arms; they sum to {out.sum():.6g}"
+        )
+    return out

@@ -1,0 +1,246 @@
+"""`evaluate`: the value of policies from a log of another one."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from zib.core import validate
+from zib.core.validate import InvalidParameterError
+from zib.logs.log import Log
+from zib.logs.ope.evaluation import Evaluation, Value
+from zib.logs.ope.models import resolve_model
+from zib.logs.ope.passes import EvaluationPass
+from zib.logs.ope.policies import LoggingTarget, Target, resolve_targets
+from zib.logs.ope.propensities import resolve_source
+from zib.logs.ope.rows import Block, blocks
+from zib.logs.ope.scores import ESTIMATORS
+from zib.logs.ope.survey import Survey
+from zib.logs.ope.trust import DO_NOT_USE, Diagnostics, SupportError, support_message
+
+INTERVALS = ("corrected", "asymptotic", "bootstrap")
+
+
+def evaluate(
+    log: Log,
+    policies: Any,
+    *,
+    estimators: Sequence[str] = ("ips", "snips", "dr"),
+    model: Any = "hurdle",
+    propensities: Any = "logged",
+    baseline: str | None = None,
+    level: float = 0.95,
+    interval: str = "corrected",
+    clip: float = 10.0,
+    folds: int = 2,
+    fit_rows: int = 500_000,
+    replicates: int = 400,
+    on_missing_support: str = "raise",
+    seed: int = 0,
+    progress: bool = False,
+) -> Evaluation:
+    """Estimate what policies would have earned per decision, from a log of another policy.
+
+    Parameters
+    ----------
+    log
+        A `zib.datasets.LoggedData`, a `LogScan`, or anything else with their protocol. It is read
+        two or three times, in memory that does not grow with it.
+    policies
+        A mapping of names to target policies, or a list. A target policy is ``"uniform"``,
+        ``"logging"`` (the log's own policy: the mean of its rewards), an arm or
+        ``zib.ope.always(arm)``, a mapping of arms to probabilities, a function of the context
+        (n, d) that returns probabilities (n, K) in the order of ``log.arms``, a `zib.Bandit` (its
+        propensities now), or ``zib.ope.snapshot(contextual_bandit, features=...)``.
+    estimators
+        Any of "ips", "snips", "dr", "sndr", "dm", "clipped", "switch", "replay"; see Notes.
+    model
+        "hurdle" (`zib.ope.Hurdle`), "one_part" (`zib.ope.OnePart`), or an object with
+        ``fit(arm, context, reward, n_arms)`` and ``predict(context)`` giving (n, K).
+    propensities
+        "logged"; `zib.ope.Strata` (arms drawn at random within strata); a mapping of arms to
+        probabilities or a function like a policy's (the logging policy, known); one number per
+        row; or "estimated", from the context, with a warning.
+    baseline
+        Name of a policy; the others are compared with it. "logging" need not be in `policies`.
+    level
+        Confidence level of the intervals.
+    interval
+        "corrected" for skewness, "asymptotic" (normal) or "bootstrap" (studentised).
+    clip
+        Weights above it are cut by "clipped" and left to the model by "switch".
+    folds
+        Rows are predicted by a model fitted on the other folds.
+    fit_rows
+        A model is fitted on at most so many rows, drawn at random; rows with a reward first.
+    replicates
+        Of the bootstrap.
+    on_missing_support
+        "raise" a `SupportError` when a policy plays arms the log cannot show, or "warn", widen the
+        intervals by what such arms could pay at most, and lower the grade.
+    seed
+        Of folds, samples, replay and bootstrap.
+    progress
+        Whether to show a progress bar.
+
+    Notes
+    -----
+    With w the target's probability of the logged arm over the propensity: "ips" is the mean of w·r,
+    unbiased; "snips" divides by the mean weight, slightly biased and more stable; "dr" adds w times
+    the residual to the model's prediction, unbiased whatever the model; "sndr" is its
+    self-normalised form; "dm" is the prediction alone and has no interval; "clipped" is ips with
+    weights of at most `clip`, too low if rewards are positive; "switch" uses dr where the weight is
+    at most `clip` and the model alone elsewhere; "replay" keeps each row with probability w divided
+    by the largest weight of the log (so, under uniformly random arms, the rows where a
+    deterministic policy agrees with the log) and averages their rewards.
+
+    Rewards that are mostly zero make estimates skewed. The corrected interval takes this out
+    (Hall's transformation); the asymptotic one covers less than it says, and misses mostly above,
+    when there are fewer than some hundred effective rewards. Of 2000 simulated logs with 20 000
+    rows, 1 % rewards and lognormal sizes, nominal 95 % intervals of a value held the truth in 95 %
+    (corrected), 91 % (asymptotic) and, of 500, 93 % (bootstrap); those of a difference between two
+    arms in 94 %, 92 % and 91 %.
+
+    Rows are taken as independent, propensities and fitted models as given; the bootstrap does not
+    refit. For propensities that are shares of the same log, or estimated by the right model, the
+    interval of "ips" is then too wide rather than too narrow; "snips" and "dr" lose little.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from zib.logs import LoggedData
+    >>> rng = np.random.default_rng(0)
+    >>> arm = rng.integers(2, size=20_000)
+    >>> reward = (rng.random(20_000) < 0.02 * (1 + arm)) * rng.exponential(5.0, 20_000)
+    >>> log = LoggedData.from_arrays(np.array(["a", "b"])[arm], reward, propensity=[0.5] * 20_000)
+    >>> found = evaluate(log, {"b": "b"}, baseline="logging")
+    >>> best = found.value("b", "dr")
+    >>> best.low < 0.2 < best.high, best.grade
+    (True, 'good')
+    >>> found.difference("b", "dr").low > 0
+    True
+    """
+    names = _estimators(estimators)
+    level = validate.real("level", level, 0.0, 1.0, closed="neither")
+    validate.choice("interval", interval, INTERVALS)
+    clip = validate.real("clip", clip, 1.0)
+    folds = validate.integer("folds", folds, low=2, high=100)
+    fit_rows = validate.integer("fit_rows", fit_rows, low=100)
+    replicates = validate.integer("replicates", replicates, low=200)
+    validate.choice("on_missing_support", on_missing_support, ("raise", "warn"))
+    seed = validate.integer("seed", seed, low=0)
+    if not isinstance(log, Log):
+        raise InvalidParameterError(
+            f"`log` must be a zib.datasets.LoggedData or LogScan; got {type(log).__name__}"
+        )
+    if log.n_rows < 2:
+        raise InvalidParameterError(f"`log` must have at least 2 rows; got {log.n_rows}")
+    targets = resolve_targets(policies, log.arms)
+    base = _baseline(baseline, targets, len(log.arms))
+    chosen = resolve_model(model) if any(ESTIMATORS[e].model for e in names) else None
+    if chosen is not None and log.n_rows < 10 * folds:
+        raise InvalidParameterError(
+            f"`log` must have at least {10 * folds} rows to fit a model in {folds} folds; "
+            f"got {log.n_rows}"
+        )
+    source = resolve_source(propensities, log, fit_rows, seed)
+    reading = _Reading(log, progress)
+    survey = Survey(log, source, chosen, folds, fit_rows, seed)
+    for block in reading.blocks("reading"):
+        survey.look(block)
+    survey.finish()
+    done = EvaluationPass(log, targets, base, names, survey, clip, seed)
+    if "replay" in names:
+        for block in reading.blocks("largest weights"):
+            done.find_largest(block)
+    if interval == "bootstrap":
+        done.resample(replicates)
+    for block in reading.blocks("evaluating"):
+        done.look(block)
+    diagnostics = tuple(done.diagnostics(j) for j in range(len(targets)))
+    for found in diagnostics:
+        if found.missing_mass > 0.0:
+            message = support_message(found.policy, found.missing)
+            if on_missing_support == "raise":
+                raise SupportError(message)
+            warnings.warn(message, UserWarning, stacklevel=2)
+    values = done.values(diagnostics, interval, level)
+    _warn_bad(values, diagnostics)
+    settings = {
+        "rows": log.n_rows,
+        "nonzero": survey.nonzero,
+        "arms": len(log.arms),
+        "estimators": names,
+        "model": None if chosen is None else repr(chosen),
+        "propensities": source.description,
+        "baseline": baseline,
+        "level": level,
+        "interval": interval,
+        "clip": clip,
+        "folds": folds,
+        "seed": seed,
+    }
+    return Evaluation(values, done.differences(values, diagnostics, interval, level), diagnostics,
+                      settings)  # fmt: skip
+
+
+def _estimators(given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names:
+        raise InvalidParameterError("`estimators` must name at least one; got none")
+    for name in names:
+        if name not in ESTIMATORS:
+            near = difflib.get_close_matches(str(name).lower(), ESTIMATORS, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            allowed = ", ".join(map(repr, ESTIMATORS))
+            raise InvalidParameterError(f"`estimators` must be among {allowed}; got {name!r}{hint}")
+    return tuple(dict.fromkeys(names))
+
+
+def _baseline(baseline: str | None, targets: list[Target], n_arms: int) -> int | None:
+    if baseline is None:
+        return None
+    names = [target.name for target in targets]
+    if baseline in names:
+        return names.index(baseline)
+    if baseline == "logging":
+        targets.append(LoggingTarget("logging", n_arms))
+        return len(names)
+    known = ", ".join(map(repr, names))
+    raise InvalidParameterError(
+        f"`baseline` must be 'logging' or the name of a policy ({known}); got {baseline!r}"
+    )
+
+
+def _warn_bad(values: tuple[Value, ...], diagnostics: tuple[Diagnostics, ...]) -> None:
+    for found in diagnostics:
+        bad = [v for v in values if v.policy == found.policy and v.grade == DO_NOT_USE]
+        if bad:
+            which = ", ".join(v.estimator for v in bad)
+            warnings.warn(
+                f"policy {found.policy!r}: do not use its value by {which}: {bad[0].reasons[0]}",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+class _Reading:
+    """Passes over the log, with a progress bar if wanted."""
+
+    def __init__(self, log: Log, progress: bool) -> None:
+        self._log, self._progress = log, progress
+
+    def blocks(self, what: str) -> Iterator[Block]:
+        if not self._progress:
+            yield from blocks(self._log)
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=self._log.n_rows)
+            for block in blocks(self._log):
+                yield block
+                bar.advance(task, block.size)

@@ -1,0 +1,19 @@
+"""Figures and tables, made from results only: nothing here runs a simulation."""
+
+from zib.report.figures import FigureFiles, save_figure, small_print
+from zib.report.panels import legend_below, legend_height, regret_panel
+from zib.report.style import POLICY_STYLES, Style, paper_style, style_of, styles_of
+
+__all__ = [
+    "POLICY_STYLES",
+    "FigureFiles",
+    "Style",
+    "legend_below",
+    "legend_height",
+    "paper_style",
+    "regret_panel",
+    "save_figure",
+    "small_print",
+    "style_of",
+    "styles_of",
+]

@@ -1,0 +1,201 @@
+"""Panels that can be put on any axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib.core.validate import InvalidParameterError, real
+from zib.report.style import Style, style_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+
+class RegretResult(Protocol):
+    """What a panel needs of a simulation's results; and `regret`, or `mean` and `interval`."""
+
+    labels: Any
+    checkpoints: Any
+
+
+def half_width(values: Array, level: float = 0.95) -> Array:
+    """Return half the width of Student intervals for the means over the first axis."""
+    from scipy.special import stdtrit
+
+    n = values.shape[0]
+    if n < 2:
+        return np.full(values.shape[1:], np.nan)
+    spread: Array = values.std(axis=0, ddof=1) / np.sqrt(n)
+    return spread * float(stdtrit(n - 1, 0.5 + level / 2))
+
+
+def regret_panel(
+    ax: Axes,
+    result: RegretResult,
+    *,
+    labels: Sequence[str] | None = None,
+    level: float = 0.95,
+    band: bool = True,
+    log: bool = False,
+    references: Mapping[str, Array] | None = None,
+    title: str = "",
+    n_markers: int = 6,
+    styles: Mapping[str, Style] | None = None,
+) -> None:
+    """Draw mean cumulative regret with a confidence band, one curve per policy.
+
+    Parameters
+    ----------
+    ax
+        Where to draw.
+    result
+        Results of `zib.simulate`: labels, checkpoints and regret (policy, replication, checkpoint).
+    labels
+        Which policies, in which order; all by default.
+    level
+        Confidence level of the bands (Student intervals over replications).
+    band
+        Whether to draw them.
+    log
+        Both axes logarithmic: linear growth is then a line of slope 1, whatever its size.
+    references
+        Further curves by label, one number per checkpoint (a lower bound, say).
+    styles
+        How to draw labels that should not look as they always do (`styles_of`).
+    """
+    level = real("level", level, 0.0, 1.0, closed="neither")
+    known = list(result.labels)
+    wanted = known if labels is None else list(labels)
+    unknown = [label for label in wanted if label not in known]
+    if unknown:
+        raise InvalidParameterError(
+            f"`labels` must be among {', '.join(map(repr, known))}; got {unknown[0]!r}"
+        )
+    rounds = np.asarray(result.checkpoints, dtype=np.float64)
+    keep = rounds >= rounds[-1] / 300 if log else np.ones(rounds.size, dtype=bool)
+    for order, label in enumerate(wanted):
+        style = (styles or {}).get(label) or style_of(label)
+        row = known.index(label)
+        mean, half = (curve[keep] for curve in _curve(result, row, level))
+        if np.isnan(mean).all():
+            continue
+        at = _marker_positions(rounds[keep], n_markers, log, order / max(len(wanted), 1))
+        ax.plot(rounds[keep], mean, label=label, markevery=at, zorder=3, **style.arguments())
+        if band and not np.isnan(half).all():
+            low = np.maximum(mean - half, mean * 1e-3) if log else mean - half
+            ax.fill_between(
+                rounds[keep], low, mean + half, color=style.color, alpha=0.13, linewidth=0
+            )
+    for label, curve in (references or {}).items():
+        style = style_of(label)
+        ax.plot(rounds[keep], np.asarray(curve)[keep], label=label, zorder=2, **style.arguments())
+    if log:
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.minorticks_off()
+        ax.set_xlim(rounds[keep][0], rounds[-1])
+        ax.set_ylim(bottom=_lowest(ax) / 1.5)
+    else:
+        ax.set_xlim(0, rounds[-1])
+        ax.set_ylim(bottom=0)
+    ax.xaxis.set_major_formatter(_thousands)
+    ax.yaxis.set_major_formatter(_thousands)
+    ax.set_xlabel("round")
+    if title:
+        ax.set_title(title)
+
+
+def _curve(result: Any, row: int, level: float) -> tuple[Array, Array]:
+    """Return mean regret and half the width of its interval; NaN where too little is known."""
+    if not hasattr(result, "regret"):  # a summary, which has no replications
+        mean, (_, high) = result.mean()[row], result.interval(level)
+        return mean, high[row] - mean
+    runs = np.asarray(result.regret, dtype=np.float64)[row]
+    runs = runs[~np.isnan(runs[:, -1])]  # replications of an interrupted run are missing
+    if not len(runs):
+        return np.full(runs.shape[1], np.nan), np.full(runs.shape[1], np.nan)
+    return runs.mean(axis=0), half_width(runs, level)
+
+
+def _lowest(ax: Axes) -> float:
+    lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in ax.get_lines()]
+    positive = [float(y[y > 0].min()) for y in lines if (y > 0).any()]
+    return min(positive, default=1.0)
+
+
+def _thousands(x: float, _: object = None) -> str:
+    if abs(x) >= 1e6:
+        return f"{x / 1e6:g}M"
+    return f"{x / 1000:g}k" if abs(x) >= 1000 else f"{x:g}"
+
+
+def _marker_positions(rounds: Array, n: int, log: bool, phase: float) -> list[int]:
+    # Markers of different curves sit at different rounds, so that they do not cover each other.
+    scale = np.log(rounds) if log else rounds
+    wanted = scale[0] + (np.arange(n) + 0.1 + 0.8 * phase) / n * (scale[-1] - scale[0])
+    return sorted({int(i) for i in np.clip(np.searchsorted(scale, wanted), 0, rounds.size - 1)})
+
+
+def legend_height(rows: int) -> float:
+    """Return the height in inches of a legend with so many rows under its titles."""
+    return 0.235 * rows + 0.3
+
+
+def legend_below(
+    fig: Figure,
+    axes: Sequence[Axes],
+    groups: Mapping[str, Sequence[str]] | None = None,
+    *,
+    bottom: float = 0.22,
+    columns: int = 4,
+) -> float:
+    """Put one legend for all panels under them; return its height in inches.
+
+    Parameters
+    ----------
+    fig, axes
+        The figure, and the panels whose curves are named.
+    groups
+        Titles and the labels under them, each group in a column of its own; labels in no group
+        come last. Without groups all labels share one block of `columns` columns.
+    bottom
+        Distance to the lower edge of the figure, in inches.
+    """
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels()):
+            handles.setdefault(label, handle)
+    blocks = {
+        title: [label for label in labels if label in handles]
+        for title, labels in (groups or {}).items()
+    }
+    named = {label for labels in blocks.values() for label in labels}
+    rest = [label for label in handles if label not in named]
+    if rest:
+        blocks["" if not blocks else "others"] = rest
+    blocks = {title: labels for title, labels in blocks.items() if labels}
+    per_block = columns if len(blocks) == 1 else 1
+    rows = max(-(-len(labels) // per_block) for labels in blocks.values())
+    height = legend_height(rows)
+    for i, (title, labels) in enumerate(blocks.items()):
+        legend = fig.legend(
+            [handles[label] for label in labels],
+            labels,
+            title=title or None,
+            loc="upper center",
+            ncols=per_block,
+            frameon=False,
+            bbox_to_anchor=((i + 0.5) / len(blocks), (bottom + height) / fig.get_figheight()),
+            handlelength=3.2,
+            borderaxespad=0.0,
+            alignment="left",
+        )
+        legend.get_title().set_fontweight("bold")
+    return height
