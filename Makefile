@@ -21,16 +21,19 @@ BENCH_VENV := .venv-bench
 PIP_INSTALL := -m pip --disable-pip-version-check -q install
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help reproduce test lint format bench docs clean
+.PHONY: help reproduce test test-all lint format bench docs clean
 
 help:  ## say what the targets do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 reproduce: $(VENV)/.installed-run  ## reproduce the study (SCALE=quick|paper, OUT=results)
 	$(VENV)/bin/zib reproduce --scale "$(SCALE)" --out "$(OUT)"
 
-test: $(VENV)/.installed-dev  ## run all tests (TEST_ARGS="-k ucb")
+test: $(VENV)/.installed-dev  ## run the tests, less the slow ones (TEST_ARGS="-k ucb")
 	$(VENV)/bin/python -m pytest $(TEST_ARGS)
+
+test-all: test  ## run the tests, then the slow ones
+	$(VENV)/bin/python -m pytest -m slow $(TEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## check style, types and the direction of imports
 	$(VENV)/bin/python -m ruff check .

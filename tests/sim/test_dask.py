@@ -19,6 +19,7 @@ import zib
 from zib.sim import Store, dask_backend
 
 pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

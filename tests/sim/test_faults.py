@@ -19,6 +19,8 @@ from tests.sim.study import BLOCKS, SLOW, simulate
 import zib
 from zib.sim import Store
 
+pytestmark = pytest.mark.slow
+
 KILLS = {"threads": 15, "processes": 3, "dask": 12}
 
 
