@@ -11,7 +11,7 @@ import pytest
 import zib
 from zib import studies
 from zib.contextual import LeastSquares, Probit
-from zib.studies import StudyError, catalogue
+from zib.studies import StudyError, build
 
 MAB = """
 horizon = 1_000
@@ -139,10 +139,10 @@ def test_environments_by_id_of_laws_and_nested():
 
 def test_every_public_environment_and_policy_can_be_named():
     assert {"GaussianMAB", "LoanMarket", "BootstrapContextual", "PathMAB"} <= set(
-        catalogue.environments().kinds
+        build.environments().kinds
     )
     for room, contextual in ((zib.mab, False), (zib.contextual, True)):
-        shelf = catalogue.policies(contextual)
+        shelf = build.policies(contextual)
         specs = {
             name
             for name in room.__all__

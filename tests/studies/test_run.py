@@ -12,7 +12,7 @@ import pytest
 
 import zib
 from zib import studies
-from zib.studies import dry_run, numbers
+from zib.studies import numbers
 
 TWO = """
 name = "Two <environments> & more"
@@ -306,7 +306,7 @@ class Clock:
 @pytest.mark.parametrize(("horizon", "per_round"), [(1_000_000, 2e-6), (100, 1e-5), (700, 1e-6)])
 def test_calibration_extrapolates(file, monkeypatch, horizon, per_round):
     clock = Clock(0.003, per_round)
-    monkeypatch.setattr(dry_run, "time", clock)
+    monkeypatch.setattr("zib.studies.play.time", clock)
     monkeypatch.setattr(zib, "simulate", clock.simulate)
     study = studies.read(file, {"horizon": horizon, "replications": 5_000})
     found = studies.estimate(study)
@@ -325,9 +325,9 @@ def test_calibration_extrapolates(file, monkeypatch, horizon, per_round):
 
 def test_a_summary_needs_no_more_memory_for_more_replications(file, monkeypatch):
     clock = Clock(0.003, 1e-5)
-    monkeypatch.setattr(dry_run, "time", clock)
+    monkeypatch.setattr("zib.studies.play.time", clock)
     monkeypatch.setattr(zib, "simulate", clock.simulate)
-    monkeypatch.setattr(dry_run, "_memory_now", lambda: 0)
+    monkeypatch.setattr("zib.studies.play._memory_now", lambda: 0)
 
     def memory(keep: str, replications: int) -> int:
         changes = {"replications": replications, "run": {"keep": keep, "store": False}}

@@ -6,12 +6,10 @@
 ('Which policy for the newsletter', 20000)
 """
 
-from zib.studies.catalogue import StudyError
-from zib.studies.dry_run import Estimate, Line, estimate
-from zib.studies.example import EXAMPLE
-from zib.studies.outcome import Outcome, Played, run
+from zib.studies.build import StudyError
+from zib.studies.play import Estimate, Line, Outcome, Played, estimate, run
 from zib.studies.report import write
-from zib.studies.study import Case, How, Study, parse, read
+from zib.studies.study import EXAMPLE, Case, How, Study, parse, read
 
 __all__ = [
     "EXAMPLE",

@@ -12,7 +12,7 @@ from zib.experiments.judge import number
 if TYPE_CHECKING:
     import pandas as pd
 
-    from zib.studies.outcome import Played
+    from zib.studies.play import Played
 
 LEVEL = 0.95
 MISSING = "–"

@@ -22,7 +22,7 @@ from zib.studies.numbers import curve_frame, ranking
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from zib.studies.outcome import Outcome, Played
+    from zib.studies.play import Outcome, Played
 
 PANEL = (8.2, 3.9)  # width and height of the only panel, in inches; more than one are smaller
 SMALL = (3.45, 2.7)

@@ -15,7 +15,7 @@ from zib.studies import pictures
 from zib.studies.numbers import final_frame, final_rows, in_words, ranking
 
 if TYPE_CHECKING:
-    from zib.studies.outcome import Outcome, Played
+    from zib.studies.play import Outcome, Played
     from zib.studies.study import Study
 
 CAPTIONS = {

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,18 @@ from zib.core import validate as check
 from zib.core.validate import InvalidParameterError
 from zib.sim.backends import BACKENDS
 from zib.sim.plan import Plan
-from zib.studies import catalogue
-from zib.studies.build import Given, as_table, build, check_keys, joined, log_digests
-from zib.studies.catalogue import StudyError, suggestion
+from zib.studies.build import (
+    Given,
+    StudyError,
+    as_table,
+    build,
+    check_keys,
+    environments,
+    joined,
+    log_digests,
+    policies,
+    suggestion,
+)
 
 # The settings of a file and what they are when it does not give them; None: they must be given.
 SETTINGS: dict[str, Any] = {
@@ -41,6 +51,8 @@ RUN: dict[str, Any] = {
     "keep": "runs",
 }
 KEEPS = ("runs", "summary")
+EXAMPLE = (resources.files(__package__) / "example.toml").read_text(encoding="utf-8")
+"""The commented example that ``zib simulate --init`` writes."""
 # What numbers depend on. Where and how a study runs changes none of them.
 DECISIVE = ("horizon", "replications", "seed", "checkpoints", "environments", "policies")
 
@@ -253,16 +265,16 @@ def _cases(settings: Mapping[str, Any], horizon: int, folder: Path) -> tuple[Cas
                 f"environments: {with_!r} is contextual and {without!r} is not, so no policy can "
                 "play in both; write one study for each"
             )
-    shelf = catalogue.policies(is_contextual(made[first]))
+    shelf = policies(is_contextual(made[first]))
     tables = _labelled(settings, "policies")
     cases = []
     for label, environment in made.items():
         given = Given(folder, {"horizon": horizon, "n_arms": environment.n_arms})
-        policies = {
+        players = {
             name: build(table, joined("policies", name), shelf, given)
             for name, table in tables.items()
         }
-        cases.append(Case(label, environment, policies))
+        cases.append(Case(label, environment, players))
     return tuple(cases)
 
 
@@ -276,7 +288,7 @@ def _labelled(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _environment(table: object, place: str, folder: Path) -> Any:
     content = as_table(table, place)
     if "id" not in content:
-        return build(content, place, catalogue.environments(), Given(folder, {}))
+        return build(content, place, environments(), Given(folder, {}))
     if len(content) > 1:
         others = ", ".join(repr(key) for key in content if key != "id")
         raise StudyError(f"{place}: an `id` stands for all parameters; got {others} as well")
