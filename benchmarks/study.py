@@ -17,8 +17,8 @@ from unittest import mock
 import zib
 from benchmarks import scene
 from benchmarks._measure import Row
-from zib.sim import Plan, Store, backends, loops
-from zib.sim.run import Run
+from zib.sim import Plan, Store, backends
+from zib.sim.loop import Run, loop_of
 from zib.sim.summary import Merger
 
 ENV = zib.env.GaussianMAB(means=scene.MEANS, probs=scene.PROBS, sigma=scene.SIGMA)
@@ -50,7 +50,7 @@ def _plan(spec: Any, replications: int) -> Plan:
 
 
 def _bare(plan: Plan) -> list[Run]:
-    loop = loops.loop_of(plan.environment)
+    loop = loop_of(plan.environment)
     return [
         loop(plan.specs[0], plan.environment, plan.checkpoints, plan.seed, replication)
         for replication in range(plan.replications)

@@ -71,12 +71,12 @@ def run_python(code: str, cwd: Path, **env: str) -> str:
 
 PLAY = """
 import numpy as np, zib
-from zib.sim import engine
+from zib.sim import loop
 env = zib.env.GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.2], sigma=1.0)
 spec = zib.mab.UCB1(scale=1.0)
-run = engine.play(spec, env, np.array([200]), 0, 0)
-slow = engine.play(spec, env, np.array([200]), 0, 0, compiled=False)
-stats = engine.advance.cached.stats
+run = loop.play(spec, env, np.array([200]), 0, 0)
+slow = loop.play(spec, env, np.array([200]), 0, 0, compiled=False)
+stats = loop.advance.cached.stats
 print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), run.regret[-1],
       slow.regret[-1])
 """
@@ -152,7 +152,7 @@ def test_runs_without_a_compiler(tmp_path) -> None:
 def test_import_compiles_nothing_and_loads_nothing_heavy(tmp_path) -> None:
     code = """
     import sys, zib
-    from zib.sim.engine import advance
+    from zib.sim.loop import advance
     heavy = {"matplotlib", "pandas", "scipy.stats", "scipy.optimize"} & set(sys.modules)
     print(heavy, len(advance.cached.signatures))
     """
@@ -166,14 +166,14 @@ def test_a_users_policy_runs_compiled_conforms_and_is_never_stale(tmp_path) -> N
     module = tmp_path / "my_policy.py"
     code = """
     import numpy as np, zib, zib.testing, my_policy
-    from zib.sim import engine
+    from zib.sim import loop
     spec = my_policy.Cautious(level=1.0)
     zib.testing.check_policy(spec)
     env = zib.env.GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.2], sigma=1.0)
-    fast = engine.play(spec, env, np.arange(1, 301), 0, 0)
-    slow = engine.play(spec, env, np.arange(1, 301), 0, 0, compiled=False)
+    fast = loop.play(spec, env, np.arange(1, 301), 0, 0)
+    slow = loop.play(spec, env, np.arange(1, 301), 0, 0, compiled=False)
     assert np.array_equal(fast.regret, slow.regret)
-    assert len(engine.advance.fresh.signatures) == 1 and not engine.advance.cached.signatures
+    assert len(loop.advance.fresh.signatures) == 1 and not loop.advance.cached.signatures
     result = zib.simulate({"mine": spec, "nested": zib.mab.EpsilonGreedy()}, env, horizon=200,
                           replications=2, backend="processes", workers=2, progress=False)
     print(fast.regret[-1], result.complete)
@@ -194,14 +194,14 @@ def test_a_users_policy_runs_compiled_conforms_and_is_never_stale(tmp_path) -> N
 
 
 def test_one_signature_per_type_of_spec() -> None:
-    from zib.sim import engine
+    from zib.sim import loop
 
     env = zib.env.GaussianMAB(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0)
     specs = [mab.UCB1(scale=1), mab.UCB1(scale=2.5), mab.UCB1(scale=np.float64(3))]
     before = None
     for spec in specs:
-        engine.play(spec, env, np.array([20]), 0, 0)
-        now = len(engine.advance.cached.signatures)
+        loop.play(spec, env, np.array([20]), 0, 0)
+        now = len(loop.advance.cached.signatures)
         assert before in (None, now)
         before = now
 

@@ -12,7 +12,7 @@ import pytest
 import zib
 from zib import InvalidParameterError, SavedStateError, mab
 from zib.core.rng import Role, stream
-from zib.sim import engine
+from zib.sim import loop
 
 ENV = zib.env.GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.2], sigma=1.0)
 SPECS = {"ts": mab.ZITS(horizon=400, sigma=1.0), "ucb": mab.ZIUCB(horizon=400, sigma=1.0)}
@@ -72,8 +72,8 @@ def test_jth_pull_of_an_arm_pays_the_same_to_every_policy(monkeypatch) -> None:
             paid[int(arm)].append(reward)
             original(spec, state, arm, reward)
 
-        monkeypatch.setattr(engine._kernel, "update", record)
-        engine.play(spec, ENV, np.array([1500]), 0, 4, compiled=False)
+        monkeypatch.setattr(loop.kernel, "update", record)
+        loop.play(spec, ENV, np.array([1500]), 0, 4, compiled=False)
         monkeypatch.undo()
         for arm, rewards in paid.items():
             source, wanted, size = stream(0, Role.ENVIRONMENT, 4, arm), [], 64
@@ -97,7 +97,7 @@ def test_strong_baseline_gets_the_true_sizes() -> None:
     found = run({"strong": spec, "doubling": mab.Anytime(spec=spec)})
     assert np.isfinite(found.regret).all()
     state = zib.core.kernel.init(spec, 3)
-    engine.give_true_sizes(spec, state, ENV)
+    loop.give_true_sizes(spec, state, ENV)
     tau = np.sqrt(zib.theory.product_variance_proxy(ENV.magnitudes, ENV.probs, 1.0))
     assert np.allclose(state.cache[:, 1], tau)
 

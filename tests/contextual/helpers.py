@@ -9,7 +9,7 @@ import numpy as np
 from zib.contextual import entry, policy
 from zib.contextual.estimators import COUNT, NEXT_REFIT
 from zib.env.contextual import ContextBlock
-from zib.sim.contextual import advance
+from zib.sim.loop import advance_contextual as advance
 
 
 class Pupil:

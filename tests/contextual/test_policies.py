@@ -16,7 +16,7 @@ from zib.contextual import ZITS, ZIUCB, Integrated, JointUCB, LaplaceTS, Naive
 from zib.contextual.estimators import COUNT
 from zib.contextual.parts import ROUNDS
 from zib.env import ContextualGLM, RandomContextual
-from zib.sim.contextual import play_contextual
+from zib.sim.loop import play_contextual
 
 T, M = 400, 256  # memory as small as allowed, so that histories outgrow it
 STOPS = np.array([1, 49, 50, 51, 64, 65, 200, T])

@@ -13,7 +13,7 @@ from zib import mab
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
 from zib.env import DriftingMAB, PathMAB, from_dict, make
-from zib.sim.rounds import play_rounds
+from zib.sim.loop import play_rounds
 
 PATTERNS = ("jumps", "waves", "walk")
 SPEED = {"jumps": 0.02, "waves": 0.003, "walk": 0.05}

@@ -11,8 +11,7 @@ from zib.core import kernel
 from zib.core.validate import InvalidParameterError
 from zib.env import GaussianMAB, PathMAB
 from zib.mab.drift import FORGOTTEN
-from zib.sim.engine import play
-from zib.sim.rounds import play_rounds
+from zib.sim.loop import play, play_rounds
 from zib.stats.arms import CLOCK
 from zib.testing import check_policy
 

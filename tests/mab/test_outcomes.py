@@ -13,7 +13,7 @@ import zib
 from zib import mab
 from zib.core import kernel
 from zib.env import GaussianMAB, OutcomesMAB
-from zib.sim.engine import play
+from zib.sim.loop import play
 
 SHOP = OutcomesMAB(
     values=[1.0, 20.0, -15.0],

@@ -15,7 +15,7 @@ import pytest
 import zib
 from zib.sim import code
 
-UCB1 = ["zib.mab.classics", "zib.env.mab", "zib.sim.engine"]
+UCB1 = ["zib.mab.classics", "zib.env.mab", "zib.sim.loop"]
 SOURCES = Path(zib.__file__).parent
 
 
@@ -48,8 +48,7 @@ def test_the_closure_of_one_policy_has_what_it_needs_and_no_other_policy():
         found
     )
     assert not {name for name in found if name.startswith("zib.sim")} - {
-        "zib.sim.engine",
-        "zib.sim.run",
+        "zib.sim.loop",
     }
 
 
@@ -64,7 +63,7 @@ def test_edits_elsewhere_comments_and_docstrings_do_not_count(copy):
 
 
 @pytest.mark.parametrize(
-    "file", ["mab/classics.py", "stats/arms.py", "_kernel.py", "env/rewards.py", "sim/engine.py"]
+    "file", ["mab/classics.py", "stats/arms.py", "core/kernel.py", "env/rewards.py", "sim/loop.py"]
 )
 def test_any_other_edit_of_code_that_plays_counts(copy, file):
     folder, digest = copy

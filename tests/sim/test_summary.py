@@ -12,8 +12,8 @@ import pytest
 import zib
 from zib.sim import Store, Summary, gather
 from zib.sim.gather import Stream
+from zib.sim.loop import Run
 from zib.sim.plan import Plan
-from zib.sim.run import Run
 from zib.sim.sketch import SIZE, Sketch
 from zib.sim.summary import Merger
 

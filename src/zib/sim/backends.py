@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.sim.ledger import POLL, Ledger, Piece
-from zib.sim.loops import loop_of
+from zib.sim.loop import Run, loop_of
 from zib.sim.plan import Block, Plan
-from zib.sim.run import Run
 
 BACKENDS = ("serial", "threads", "processes", "dask")
 SLICE = 1.0  # seconds after which a worker hands over what it has

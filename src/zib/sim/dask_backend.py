@@ -26,8 +26,8 @@ from zib.core import cache as _cache
 from zib.core.validate import InvalidParameterError
 from zib.sim.backends import Interrupted, Work, play_piece, warm_up
 from zib.sim.ledger import POLL, Ledger, Piece
+from zib.sim.loop import Run
 from zib.sim.plan import LIBRARIES, library_versions
-from zib.sim.run import Run
 
 QUEUED = 2  # pieces per thread of a worker: one is played while the next one travels
 MOST_DEATHS = 3  # times that workers may die over one piece (and Dask tries each a few times)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from zib.sim.ledger import Reader
+from zib.sim.loop import Run
 from zib.sim.plan import Block, Plan
 from zib.sim.results import Results
-from zib.sim.run import Run
 from zib.sim.store import Store
 from zib.sim.summary import Merger, Summary
 

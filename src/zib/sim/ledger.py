@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from zib.sim.loop import Run
 from zib.sim.plan import Block, Plan
-from zib.sim.run import Run
 from zib.sim.store import Claim, Store
 
 PIECES_PER_WORKER = 8

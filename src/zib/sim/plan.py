@@ -28,7 +28,7 @@ from zib.core.kernel import lookup
 from zib.core.spec import label_of
 from zib.sim.code import CannotBeStored, code_hash
 from zib.sim.fingerprint import fingerprint
-from zib.sim.loops import loop_of
+from zib.sim.loop import loop_of
 
 if TYPE_CHECKING:
     from zib.sim.store import Store

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core import validate as check
+from zib.sim.loop import Run
 from zib.sim.plan import Plan
 from zib.sim.results import Difference, draw, t_quantile
-from zib.sim.run import Run
 from zib.sim.saved_arrays import load_arrays, save_arrays
 from zib.sim.sketch import Sketch, quantile_of
 

@@ -12,7 +12,7 @@ import numpy as np
 from zib.bandit import Bandit
 from zib.core import kernel
 from zib.env import GaussianMAB
-from zib.sim.engine import give_true_sizes, play
+from zib.sim.loop import give_true_sizes, play
 from zib.testing.specs import allowed, check_spec_is_data
 
 _ENVIRONMENTS = {

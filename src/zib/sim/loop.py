@@ -1,0 +1,378 @@
+"""The loops that play: one policy against one environment, one replication, checkpoints only.
+
+Three kinds of environments are played by three loops. Where arms do not change (`play`), rewards
+are drawn in NumPy, in blocks per arm, from one random stream per arm. The sizes of the blocks
+depend on nothing but how often that arm was refilled, so the j-th pull of an arm pays the same to
+every policy; the loop runs until it needs a reward that is not there yet, returns, and goes on
+after the refill. Where arms change with the round (`play_rounds`) and where contexts arrive
+(`play_contextual`), the rewards of *all* arms are drawn in blocks of rounds from one stream.
+Nothing in a block depends on what is played, so all policies of a replication face the same rounds.
+
+The functions that do the rounds (`_play_arms`, `_play_rounds`, `_play_contexts`) are plain Python
+on arrays. They run interpreted and compiled, and know nothing of who draws or who waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib.contextual import entry as context_entry
+from zib.contextual import policy
+from zib.core import entry, kernel
+from zib.core.cache import numba_config
+from zib.core.entry import Entry
+from zib.core.rng import Role, stream
+from zib.core.validate import InvalidParameterError
+from zib.mab.baselines import set_true_sizes
+
+ROUND, PENDING, REACHED = 0, 1, 2  # of `clock`
+REGRET, REWARD = 0, 1  # of `sums` and `curves`
+FIRST_BLOCK, BLOCK_GROWTH, LARGEST_BLOCK = 64, 4, 16_384  # rewards of one arm drawn at a time
+TABLE_SIZE = 2**21  # rewards held at once, over all arms
+STRIDE = 2**16  # rounds after which the loop returns, if checkpoints allow, to say how far it is
+LONGEST_BLOCK = 1024  # rounds drawn at a time, where arms change with the round
+ROUNDS_SIZE = 2**18  # rewards drawn at a time there, over all arms
+CONTEXTS = 64  # rounds with contexts drawn at a time: a megabyte with 100 actions and 10 features
+
+OnCheckpoint = Callable[[int], None]
+
+
+class Run(NamedTuple):
+    """Regret and reward at the checkpoints, pulls of every arm at the end.
+
+    Of one replication; with one row per replication where several are kept together.
+    """
+
+    regret: NDArray[np.float64]
+    reward: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+
+
+def loop_of(environment: Any) -> Callable[..., Run]:
+    """Return the loop that plays an environment of this kind.
+
+    All take spec, environment, checkpoints, seed and replication. `on_checkpoint` is told now and
+    then how many more were reached; it may raise to give up.
+    """
+    if hasattr(environment, "n_features"):
+        return play_contextual
+    return play_rounds if getattr(environment, "by_round", False) else play
+
+
+# -------------------------------------------------------------------------- arms that do not change
+
+
+@kernel.jitable
+def _play_arms(  # type: ignore[no-untyped-def]
+    spec, state, rng, out, table, used, filled, gaps, clock, sums, rounds, curves, last
+):
+    t = clock[ROUND]
+    arm = clock[PENDING]
+    at = clock[REACHED]
+    regret = sums[REGRET]
+    earned = sums[REWARD]
+    while at < last:
+        stop = rounds[at]
+        while t < stop:
+            if arm < 0:
+                arm = kernel.choose(spec, state, rng, out)
+            j = used[arm]
+            if j == filled[arm]:
+                break
+            reward = table[arm, j]
+            used[arm] = j + 1
+            kernel.update(spec, state, arm, reward)
+            regret += gaps[arm]
+            earned += reward
+            arm = -1
+            t += 1
+        if t < stop:
+            break
+        curves[REGRET, at] = regret
+        curves[REWARD, at] = earned
+        at += 1
+    clock[ROUND] = t
+    clock[PENDING] = arm
+    clock[REACHED] = at
+    sums[REGRET] = regret
+    sums[REWARD] = earned
+    return arm
+
+
+@Entry
+def advance(pin, table, used, filled, gaps, clock, sums, rounds, curves, last):  # type: ignore[no-untyped-def]
+    """Play up to checkpoint number `last`; return the arm whose rewards are used up, or -1.
+
+    Regret and reward at each checkpoint are written to `curves`: coming back for every one would
+    cost more than the rounds between them, and keep threads waiting for each other.
+    """
+    return _play_arms(  # type: ignore[no-untyped-call]
+        pin.spec,
+        pin.state,
+        pin.rng,
+        pin.out,
+        table,
+        used,
+        filled,
+        gaps,
+        clock,
+        sums,
+        rounds,
+        curves,
+        last,
+    )
+
+
+def play(
+    spec: Any,
+    environment: Any,
+    checkpoints: NDArray[np.int64],
+    seed: int,
+    replication: int,
+    *,
+    compiled: bool = True,
+    on_checkpoint: OnCheckpoint | None = None,
+) -> Run:
+    """Play one replication where arms do not change."""
+    instance = environment.instance(stream(seed, Role.INSTANCE, replication))
+    n_arms = instance.n_arms
+    state = kernel.init(spec, n_arms)
+    give_true_sizes(spec, state, instance)
+    rng = stream(seed, Role.POLICY, replication)
+    pin, step = _player(entry, advance, compiled, spec, state, rng)
+
+    means = np.asarray(instance.arm_means, dtype=np.float64)
+    gaps = means.max() - means
+    inflated = float(getattr(instance, "inflated", 0.0))
+    largest = int(min(LARGEST_BLOCK, max(FIRST_BLOCK, TABLE_SIZE // n_arms)))
+    table = np.zeros((n_arms, min(largest, int(checkpoints[-1]) + FIRST_BLOCK)))
+    used = np.zeros(n_arms, dtype=np.int64)
+    filled = np.zeros(n_arms, dtype=np.int64)
+    block = np.full(n_arms, FIRST_BLOCK, dtype=np.int64)
+    clock = np.array([0, -1, 0], dtype=np.int64)
+    sums = np.zeros(2)
+    streams: list[np.random.Generator | None] = [None] * n_arms
+
+    rounds = np.array(checkpoints, dtype=np.int64)
+    curves = np.empty((2, rounds.size))
+    pulls = np.zeros(n_arms, dtype=np.int64)
+    reached = 0
+    while reached < rounds.size:
+        last = min(rounds.size, 1 + int(np.searchsorted(rounds, clock[ROUND] + STRIDE)))
+        arm = step(pin, table, used, filled, gaps, clock, sums, rounds, curves, last)
+        if arm >= 0:
+            source = streams[arm]
+            if source is None:
+                source = streams[arm] = stream(seed, Role.ENVIRONMENT, replication, arm)
+            size = int(block[arm])
+            drawn = _drawn_rewards(instance, arm, source, size)
+            if size > table.shape[1]:  # a short run: the rest of the block can never be used
+                drawn = drawn[: table.shape[1]]
+                size = table.shape[1]
+            table[arm, :size] = drawn if inflated == 0.0 else drawn - inflated
+            pulls[arm] += used[arm]
+            used[arm] = 0
+            filled[arm] = size
+            block[arm] = min(BLOCK_GROWTH * block[arm], largest)
+        more, reached = int(clock[REACHED]) - reached, int(clock[REACHED])
+        if more and on_checkpoint is not None:
+            on_checkpoint(more)
+    return Run(curves[REGRET].copy(), curves[REWARD] + inflated * rounds, pulls + used)
+
+
+def _drawn_rewards(
+    instance: Any, arm: int, source: np.random.Generator, size: int
+) -> NDArray[np.float64]:
+    drawn = np.asarray(instance.sample(arm, source, size), dtype=np.float64)
+    if drawn.shape != (size,) or not np.isfinite(drawn).all():
+        raise InvalidParameterError(
+            f"`env` must return {size} finite rewards when `sample` is asked for {size}; "
+            f"arm {arm} gave {drawn!r}"
+        )
+    return drawn
+
+
+# -------------------------------------------------------------------- arms that change by the round
+
+
+@kernel.jitable
+def _play_rounds(spec, state, rng, out, reward, gap, first, last, sums, pulls):  # type: ignore[no-untyped-def]
+    for t in range(first, last):
+        arm = kernel.choose(spec, state, rng, out)
+        kernel.update(spec, state, arm, reward[t, arm])
+        sums[REGRET] += gap[t, arm]
+        sums[REWARD] += reward[t, arm]
+        pulls[arm] += 1
+
+
+@Entry
+def advance_rounds(pin, reward, gap, first, last, sums, pulls):  # type: ignore[no-untyped-def]
+    """Play rounds first, …, last − 1 of a block."""
+    _play_rounds(  # type: ignore[no-untyped-call]
+        pin.spec, pin.state, pin.rng, pin.out, reward, gap, first, last, sums, pulls
+    )
+
+
+def play_rounds(
+    spec: Any,
+    environment: Any,
+    checkpoints: NDArray[np.int64],
+    seed: int,
+    replication: int,
+    *,
+    compiled: bool = True,
+    on_checkpoint: OnCheckpoint | None = None,
+    longest_block: int = LONGEST_BLOCK,
+) -> Run:
+    """Play one replication where arms change with the round.
+
+    Regret is against the arm that is best in that very round. The result does not depend on
+    `longest_block`.
+    """
+    instance = environment.instance(stream(seed, Role.INSTANCE, replication))
+    source = stream(seed, Role.ENVIRONMENT, replication)
+    rng = stream(seed, Role.POLICY, replication)
+    state = kernel.init(spec, instance.n_arms)
+    give_true_sizes(spec, state, instance)
+    pin, step = _player(entry, advance_rounds, compiled, spec, state, rng)
+    size = max(1, min(longest_block, ROUNDS_SIZE // instance.n_arms, int(checkpoints[-1])))
+
+    def draw(start: int) -> tuple[Any, ...]:
+        reward, mean = (
+            np.ascontiguousarray(part, dtype=np.float64)
+            for part in instance.round_block(source, start, size)
+        )
+        wanted = (size, instance.n_arms)
+        if reward.shape != wanted or mean.shape != wanted or not np.isfinite([reward, mean]).all():
+            raise InvalidParameterError(
+                f"`env` must return finite rewards and means of shape {wanted} when `round_block` "
+                f"is asked for {size} rounds; it gave shapes {reward.shape} and {mean.shape}"
+            )
+        return reward, mean.max(axis=1, keepdims=True) - mean
+
+    return _play_blocks(step, pin, draw, size, checkpoints, instance.n_arms, on_checkpoint)
+
+
+# ----------------------------------------------------------------------------------------- contexts
+
+
+@kernel.borrowing
+def _play_contexts(
+    spec: Any,
+    state: Any,
+    rng: Any,
+    space: Any,
+    block: Any,
+    first: int,
+    last: int,
+    sums: Any,
+    pulls: Any,
+) -> None:
+    z_row, w_row = space.z_row, space.w_row
+    for t in range(first, last):
+        arms, z, w = block.arms[t], block.z[t], block.w[t]
+        n = block.count[t]
+        chosen = policy.choose(spec, state, arms, z, w, rng, space.work, space.out[:n])
+        for i in range(z_row.size):
+            z_row[i] = z[i, chosen]
+        for i in range(w_row.size):
+            w_row[i] = w[i, chosen]
+        reward = block.reward[t, chosen]
+        policy.update(spec, state, arms[chosen], z_row, w_row, reward)
+        best = block.mean[t, 0]
+        for k in range(1, n):
+            best = max(best, block.mean[t, k])
+        sums[REGRET] += best - block.mean[t, chosen]
+        sums[REWARD] += reward
+        pulls[arms[chosen]] += 1
+
+
+@Entry
+def advance_contextual(pin: Any, block: Any, first: int, last: int, sums: Any, pulls: Any) -> None:
+    """Play rounds first, …, last − 1 of a block."""
+    _play_contexts(pin.spec, pin.state, pin.rng, pin.out, block, first, last, sums, pulls)
+
+
+def play_contextual(
+    spec: Any,
+    environment: Any,
+    checkpoints: NDArray[np.int64],
+    seed: int,
+    replication: int,
+    *,
+    compiled: bool = True,
+    on_checkpoint: OnCheckpoint | None = None,
+) -> Run:
+    """Play one replication of a contextual bandit."""
+    instance = environment.instance(stream(seed, Role.INSTANCE, replication))
+    source = stream(seed, Role.ENVIRONMENT, replication)
+    rng = stream(seed, Role.POLICY, replication)
+    d, q = instance.n_features
+    state = policy.init(spec, d, q)
+    space = context_entry.buffers(instance.n_actions, d, q)
+    pin, step = _player(context_entry, advance_contextual, compiled, spec, state, rng, space)
+    block = None
+
+    def draw(start: int) -> tuple[Any, ...]:
+        nonlocal block
+        block = instance.block(source, CONTEXTS, out=block)  # into the same arrays every time
+        return (block,)
+
+    return _play_blocks(step, pin, draw, CONTEXTS, checkpoints, instance.n_arms, on_checkpoint)
+
+
+# ------------------------------------------------------------------------------------------ shared
+
+
+def _player(
+    pins: Any, function: Entry, compiled: bool, spec: Any, state: Any, rng: Any, *space: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """Return the decision maker and the function that plays it, compiled or interpreted."""
+    if compiled and not numba_config.DISABLE_JIT:
+        return pins.pin(spec, state, rng, *space), function.for_spec(spec)
+    return pins.loose_pin(spec, state, rng, *space), function.interpreted
+
+
+def _play_blocks(
+    step: Callable[..., Any],
+    pin: Any,
+    draw: Callable[[int], tuple[Any, ...]],
+    size: int,
+    checkpoints: NDArray[np.int64],
+    n_arms: int,
+    on_checkpoint: OnCheckpoint | None,
+) -> Run:
+    """Play up to every checkpoint, drawing `size` rounds at a time."""
+    sums = np.zeros(2)
+    pulls = np.zeros(n_arms, dtype=np.int64)
+    curves = np.empty((2, checkpoints.size))
+    drawn: tuple[Any, ...] = ()
+    t, used = 0, size
+    for i, stop in enumerate(checkpoints):
+        while t < stop:
+            if used == size:
+                drawn, used = draw(t), 0
+            last = min(size, used + int(stop) - t)
+            step(pin, *drawn, used, last, sums, pulls)
+            t += last - used
+            used = last
+        curves[:, i] = sums
+        if on_checkpoint is not None:
+            on_checkpoint(1)
+    return Run(curves[REGRET].copy(), curves[REWARD].copy(), pulls)
+
+
+def give_true_sizes(spec: Any, state: Any, instance: Any) -> None:
+    """Tell a policy that asks for it what only a simulation knows."""
+    if getattr(spec, "needs_true_sizes", False):
+        if not hasattr(instance, "reward_sizes"):
+            raise InvalidParameterError(
+                f"`size`='true' needs an environment with a method `reward_sizes`; got {instance!r}"
+            )
+        inner = getattr(spec, "spec", spec)
+        kind = "subgaussian" if inner.tail.kind == 0 else "subexponential"
+        set_true_sizes(state, instance.reward_sizes(kind))
