@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from zib.theory.scalars import kl_upper
+from zib.theory.bernoulli import kl_upper_scalar as kl_upper
 
 
 def lean(function: Callable[..., Any]) -> Any:

@@ -19,8 +19,13 @@ from scipy import stats
 
 from zib import theory
 from zib.core.validate import InvalidParameterError
-from zib.theory import glm_scalars
-from zib.theory.contextual import LOGIT_FLOOR, LOGIT_SLOPE, _potential
+from zib.theory.contextual import (
+    LOGIT_FLOOR,
+    LOGIT_SLOPE,
+    _potential,
+    contextual_radius_printed,
+    contextual_spread_scalar,
+)
 
 quick = settings(deadline=None, derandomize=True, max_examples=200)
 
@@ -77,16 +82,18 @@ def test_a_steep_link_does_not_shrink_the_bias() -> None:
 def test_scalars_give_the_same_bits_compiled() -> None:
     @numba.njit
     def radius(a: float, d: float, t: float, ridge: float, s: float, k: float) -> float:
-        return glm_scalars.glm_radius(a, d, t, ridge, s, k)
+        return contextual_radius_printed(a, d, t, ridge, s, k)
 
     @numba.njit
     def spread(a: float, d: float, n: float, s: float, log_t: float) -> float:
-        return glm_scalars.ts_scale(a, d, n, s, log_t)
+        return contextual_spread_scalar(a, d, n, s, log_t)
 
     for t in (0.0, 1.0, 17.0, 2e4):
         case = (9.9, 10.0, t, 0.7, 1.3, 0.2)
-        assert radius(*case) == glm_scalars.glm_radius(*case)
-    assert spread(9.9, 10.0, 100.0, 1.0, 9.9) == glm_scalars.ts_scale(9.9, 10.0, 100.0, 1.0, 9.9)
+        assert radius(*case) == contextual_radius_printed(*case)
+    assert spread(9.9, 10.0, 100.0, 1.0, 9.9) == contextual_spread_scalar(
+        9.9, 10.0, 100.0, 1.0, 9.9
+    )
     by_hand = math.sqrt(24 * 4 * 3 * math.log(50) * math.log(1000) / 7**2)
     assert theory.contextual_spread(3, 1 / 50, 1000, sigma=2.0, n_actions=7) == pytest.approx(
         by_hand

@@ -102,7 +102,7 @@ def test_divergence_at_the_edges() -> None:
     assert theory.divergence_to(-2.0, 0.5, 0.0, 1.0) == pytest.approx(0.5 * 2.0)
     # for a deterministic payer of -5 it is cheaper to pay less often than to pay less
     assert theory.divergence_to(-5.0, 1.0, -2.5, 0.1) < math.log(2) + 1e-3
-    with pytest.raises(InvalidParameterError, match="`sigma` must be given"):
+    with pytest.raises(InvalidParameterError, match="`sigma` or `spread` must be given"):
         theory.divergence_to(1.0, 0.5, 1.0)
     with pytest.raises(InvalidParameterError, match="no meaning"):
         theory.divergence_to(1.0, 0.5, 1.0, 1.0, family="exponential")

@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 from zib.theory import (
-    divergence_scalars,
-    elementary,
+    bernoulli,
+    contextual,
+    divergence,
     joint_gaussian,
     joint_positive,
-    scalars,
-    size_scalars,
+    means,
+    products,
+    sizes,
+    subweibull,
 )
-from zib.theory._vectorise import _ufunc
+from zib.theory._vectorise import ufunc_of
 
 Draw = Callable[[np.random.Generator], tuple[float, ...]]
 
@@ -62,31 +65,39 @@ def _joint(rng: np.random.Generator, positive: bool = False) -> tuple[float, ...
 
 
 SCALARS: dict[Callable[..., float], Draw] = {
-    elementary.bernoulli_kl: lambda r: (_prob(r), _prob(r)),
-    scalars.kl_upper: lambda r: (_prob(r), _n(r), _level(r)),
-    scalars.kl_lower: lambda r: (_prob(r), _n(r), _level(r)),
-    scalars.hoeffding_radius: lambda r: (_n(r), _level(r)),
-    scalars.given_count_radius: lambda r: (_n(r), _level(r), _size(r)),
-    scalars.subexponential_radius: lambda r: (_n(r), _level(r), _size(r)),
-    scalars.subweibull_d: lambda r: (_log_uniform(r, -3, 1), _size(r)),
-    scalars.subweibull_e: lambda r: (_log_uniform(r, -3, 1),),
-    scalars.subweibull_mean_radius: lambda r: (_n(r), _level(r), _log_uniform(r, -3, 1), _size(r)),
-    scalars.trim_threshold: lambda r: (_n(r), 5.0, _size(r), _log_uniform(r, -2, 0)),
-    scalars.trimming_factor_scalar: lambda r: (_prob(r), _log_uniform(r, -2, 0)),
-    scalars.signed_product: lambda r: (_mean(r), _prob(r), _prob(r)),
-    scalars.unseen_upper_scalar: lambda r: (_n(r), _level(r), _mean(r)),
+    bernoulli.bernoulli_kl: lambda r: (_prob(r), _prob(r)),
+    bernoulli.kl_upper_scalar: lambda r: (_prob(r), _n(r), _level(r)),
+    bernoulli.kl_lower_scalar: lambda r: (_prob(r), _n(r), _level(r)),
+    bernoulli.hoeffding_radius_scalar: lambda r: (_n(r), _level(r)),
+    means.given_count_radius_scalar: lambda r: (_n(r), _level(r), _size(r)),
+    means.subexponential_radius_scalar: lambda r: (_n(r), _level(r), _size(r)),
+    subweibull.subweibull_d: lambda r: (_log_uniform(r, -3, 1), _size(r)),
+    subweibull.subweibull_e: lambda r: (_log_uniform(r, -3, 1),),
+    subweibull.subweibull_radius_scalar: lambda r: (
+        _n(r),
+        _level(r),
+        _log_uniform(r, -3, 1),
+        _size(r),
+    ),
+    means.trim_threshold: lambda r: (_n(r), 5.0, _size(r), _log_uniform(r, -2, 0)),
+    means.trimmed_count_radius_scalar: lambda r: (_n(r), 5.0, _size(r), _log_uniform(r, -2, 0)),
+    means.trimming_factor_scalar: lambda r: (_prob(r), _log_uniform(r, -2, 0)),
+    products.signed_product: lambda r: (_mean(r), _prob(r), _prob(r)),
+    products.unseen_upper_scalar: lambda r: (_n(r), _level(r), _mean(r)),
     joint_gaussian.joint_kl_upper_gaussian: _joint,
     joint_gaussian.joint_kl_upper_gaussian_unknown: _joint,
     joint_positive.joint_kl_upper_gamma: lambda r: _joint(r, positive=True),
     joint_positive.joint_kl_lower_gamma: lambda r: _joint(r, positive=True),
     joint_positive.joint_kl_upper_lognormal: _joint,
     joint_positive.joint_kl_lower_lognormal: _joint,
-    divergence_scalars.divergence_to_gaussian: lambda r: (_mean(r), _prob(r), _mean(r), _size(r)),
-    divergence_scalars.divergence_to_exponential: lambda r: (_size(r), _prob(r), _size(r)),
-    size_scalars.variance_proxy: lambda r: (_mean(r), _prob(r), _size(r), 0.0),
-    size_scalars.variance_proxy_argmax: lambda r: (_mean(r), _prob(r), _size(r), _mean(r)),
-    size_scalars.proxy_value_at: lambda r: (_size(r), _mean(r), _prob(r), _size(r)),
-    size_scalars.subexponential_square: lambda r: (_mean(r), _prob(r), _size(r)),
+    divergence.divergence_to_gaussian: lambda r: (_mean(r), _prob(r), _mean(r), _size(r)),
+    divergence.divergence_to_gaussian_unknown: lambda r: (_mean(r), _prob(r), _mean(r), _size(r)),
+    divergence.divergence_to_gamma: lambda r: (_size(r), _prob(r), _size(r), _size(r)),
+    contextual.contextual_optimism_scalar: lambda r: (_level(r), _size(r)),
+    sizes.variance_proxy: lambda r: (_mean(r), _prob(r), _size(r), 0.0),
+    sizes.variance_proxy_argmax: lambda r: (_mean(r), _prob(r), _size(r), _mean(r)),
+    sizes.proxy_value_at: lambda r: (_size(r), _mean(r), _prob(r), _size(r)),
+    sizes.subexponential_square: lambda r: (_mean(r), _prob(r), _size(r)),
 }
 
 
@@ -96,7 +107,7 @@ def test_interpreted_and_compiled_agree_to_the_last_bit(scalar: Any, seed: int) 
     points = [SCALARS[scalar](rng) for _ in range(400)]
     interpreted = np.array([scalar(*point) for point in points])
     with np.errstate(all="ignore"):
-        compiled = _ufunc(scalar)(*np.array(points).T)
+        compiled = ufunc_of(scalar)(*np.array(points).T)
     np.testing.assert_array_equal(interpreted.view(np.int64), compiled.view(np.int64))
     assert not np.isnan(interpreted).any()
 
@@ -106,15 +117,15 @@ def test_rewards_of_any_size_raise_nothing() -> None:
         for sigma in (0.0, 1e-300, 1.0, 1e300):
             joint_gaussian.joint_kl_upper_gaussian(10.0, 3.0, mean, sigma, 2.0)
             joint_gaussian.joint_kl_upper_gaussian_unknown(10.0, 3.0, mean, sigma, 2.0)
-            size_scalars.variance_proxy(mean, 0.3, sigma, 0.0)
-            size_scalars.subexponential_square(mean, 0.3, sigma)
+            sizes.variance_proxy(mean, 0.3, sigma, 0.0)
+            sizes.subexponential_square(mean, 0.3, sigma)
     assert joint_positive.joint_kl_upper_lognormal(10.0, 1.0, 0.0, 3.0, 50.0) == math.inf
 
 
 def test_any_warm_start_gives_the_same_maximum(rng: np.random.Generator) -> None:
     for _ in range(300):
         mean, prob, sigma = _mean(rng), float(rng.uniform(0.001, 0.999)), _size(rng)
-        cold = size_scalars.variance_proxy(mean, prob, sigma, 0.0)
+        cold = sizes.variance_proxy(mean, prob, sigma, 0.0)
         for start in (math.inf, -1e9, 1e-9, _mean(rng), math.nan):
-            warm = size_scalars.variance_proxy(mean, prob, sigma, start)
+            warm = sizes.variance_proxy(mean, prob, sigma, start)
             assert warm == pytest.approx(cold, rel=1e-9)

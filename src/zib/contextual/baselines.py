@@ -35,7 +35,8 @@ from zib.contextual.policy import (
 from zib.core import validate as check
 from zib.core.kernel import borrowing
 from zib.stats.design import draw_normal, linear_forms, multiply, quadratic_forms
-from zib.theory.glm_scalars import glm_radius, ts_scale
+from zib.theory.contextual import contextual_radius_printed as glm_radius
+from zib.theory.contextual import contextual_spread_scalar as ts_scale
 
 UCB, TS = 0, 1
 PRINTED, FULL = 0, 1

@@ -29,7 +29,7 @@ from zib.contextual.policy import (
 from zib.core import validate as check
 from zib.core.cache import cached_njit
 from zib.core.spec import Spec
-from zib.theory.scalars import signed_product
+from zib.theory.products import signed_product
 
 Array = NDArray[np.float64]
 

@@ -29,8 +29,9 @@ from zib.contextual.policy import register_policy
 from zib.core import validate as check
 from zib.core.kernel import borrowing
 from zib.stats.design import draw_normal, linear_forms, quadratic_forms
-from zib.theory.glm_scalars import glm_radius, ts_scale
-from zib.theory.scalars import signed_product
+from zib.theory.contextual import contextual_radius_printed as glm_radius
+from zib.theory.contextual import contextual_spread_scalar as ts_scale
+from zib.theory.products import signed_product
 
 MEAN, PRINTED = 0, 1
 HALF = 0.5  # sub-Gaussian size of a Bernoulli variable

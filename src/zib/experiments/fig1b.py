@@ -33,8 +33,8 @@ from zib.experiments.record import (
 from zib.mab import SubGaussian
 from zib.report import Style, legend_below, paper_style, save_figure
 from zib.report.style import style_of
-from zib.theory import scalars
-from zib.theory._vectorise import apply
+from zib.theory._vectorise import over
+from zib.theory.means import given_count_radius_scalar
 
 ID = "fig1b"
 TITLE = "Figure 1b: upper confidence bounds for mu·p"
@@ -132,7 +132,7 @@ def _joint_kl_proven(s: Sample, case: Case) -> Array:
 
 
 def _naive(s: Sample, square: float | Array) -> Array:
-    radius = apply(scalars.given_count_radius, s.n, LEVEL, np.sqrt(square))
+    radius = over(given_count_radius_scalar, s.n, LEVEL, np.sqrt(square))
     return np.asarray(s.total / s.n + radius)
 
 

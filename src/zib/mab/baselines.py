@@ -12,8 +12,9 @@ from zib.core.kernel import jitable, register
 from zib.core.spec import Spec
 from zib.mab.tails import LOG2, SUBGAUSSIAN, SUBWEIBULL, Tail, resolve_tail
 from zib.stats.arms import HORIZON, LOG_HORIZON, ArmState, new_state, observe, reward_variance
-from zib.theory.scalars import given_count_radius, subexponential_radius
-from zib.theory.size_scalars import (
+from zib.theory.means import given_count_radius_scalar as given_count_radius
+from zib.theory.means import subexponential_radius_scalar as subexponential_radius
+from zib.theory.sizes import (
     proxy_value_at,
     subexponential_square,
     variance_proxy_argmax,

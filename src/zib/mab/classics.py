@@ -14,7 +14,8 @@ from zib.core import validate as check
 from zib.core.kernel import jitable, register
 from zib.core.spec import Spec
 from zib.stats.arms import CLOCK, ArmState, new_state, observe, reward_variance
-from zib.theory.scalars import given_count_radius, kl_upper
+from zib.theory.bernoulli import kl_upper_scalar as kl_upper
+from zib.theory.means import given_count_radius_scalar as given_count_radius
 
 
 class _ScaleFields(NamedTuple):

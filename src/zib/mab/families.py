@@ -25,19 +25,21 @@ from zib.core import validate as check
 from zib.core.kernel import CALLED, borrowing, jitable
 from zib.core.spec import Spec
 from zib.stats.arms import FIRST_FREE, observe
-from zib.theory.divergence_scalars import (
+from zib.theory.bernoulli import bernoulli_kl
+from zib.theory.bernoulli import kl_lower_scalar as kl_lower
+from zib.theory.bernoulli import kl_upper_scalar as kl_upper
+from zib.theory.divergence import (
     divergence_to_gamma,
     divergence_to_gaussian,
     divergence_to_gaussian_unknown,
     divergence_to_lognormal,
 )
-from zib.theory.elementary import bernoulli_kl
 from zib.theory.joint_gaussian import (
     joint_kl_upper_gaussian,
     joint_kl_upper_gaussian_unknown,
 )
 from zib.theory.joint_positive import joint_kl_upper_gamma, joint_kl_upper_lognormal
-from zib.theory.scalars import kl_lower, kl_upper, signed_product
+from zib.theory.products import signed_product
 
 FAMILIES = ("gaussian", "exponential", "gamma", "lognormal")
 GAUSSIAN, EXPONENTIAL, GAMMA, LOGNORMAL = range(4)

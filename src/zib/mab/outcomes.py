@@ -33,7 +33,7 @@ from zib.mab.outcomes_two import (
 from zib.mab.unseen import resolve_unseen
 from zib.mab.zi_kl import LAST, UNTIL, UPPER, has_expired, last_round
 from zib.stats.arms import CLOCK, ArmState
-from zib.theory.outcome_scalars import outcome_upper
+from zib.theory.outcomes import outcome_upper
 
 
 class _OutcomesKLUCBFields(NamedTuple):

@@ -8,11 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 from zib.core import validate as check
 from zib.core.kernel import jitable
 from zib.core.spec import Spec
-from zib.theory.scalars import (
-    given_count_radius,
-    subexponential_radius,
-    subweibull_mean_radius,
-)
+from zib.theory.means import given_count_radius_scalar as given_count_radius
+from zib.theory.means import subexponential_radius_scalar as subexponential_radius
+from zib.theory.subweibull import subweibull_radius_scalar as subweibull_mean_radius
 
 SUBGAUSSIAN, SUBEXPONENTIAL, SUBWEIBULL = 0, 1, 2
 LOG2 = math.log(2.0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from zib.core import validate as check
 from zib.core.kernel import jitable
-from zib.theory.scalars import signed_product
+from zib.theory.products import signed_product
 
 
 def resolve_unseen(unseen: object) -> float:

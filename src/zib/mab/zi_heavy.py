@@ -12,12 +12,10 @@ from zib.core.kernel import register
 from zib.core.spec import Spec
 from zib.mab.unseen import complete_unseen, resolve_unseen
 from zib.stats.arms import CLOCK, ArmState, new_state, observe
-from zib.theory.scalars import (
-    signed_product,
-    trim_threshold,
-    trimmed_count_radius,
-    trimmed_pulls_radius,
-)
+from zib.theory.means import trim_threshold
+from zib.theory.means import trimmed_count_radius_scalar as trimmed_count_radius
+from zib.theory.means import trimmed_radius_scalar as trimmed_pulls_radius
+from zib.theory.products import signed_product
 
 GROWING, PRINTED = 0, 1  # trimming
 GIVEN_COUNT = 0  # radius

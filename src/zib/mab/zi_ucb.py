@@ -12,7 +12,10 @@ from zib.core.spec import Spec
 from zib.mab.tails import LITERAL, LOG2, RADII, SUBEXPONENTIAL, Tail, mean_radius, resolve_tail
 from zib.mab.unseen import complete_unseen, resolve_unseen
 from zib.stats.arms import LOG_HORIZON, ArmState, new_state, observe
-from zib.theory.scalars import hoeffding_radius, kl_lower, kl_upper, signed_product
+from zib.theory.bernoulli import hoeffding_radius_scalar as hoeffding_radius
+from zib.theory.bernoulli import kl_lower_scalar as kl_lower
+from zib.theory.bernoulli import kl_upper_scalar as kl_upper
+from zib.theory.products import signed_product
 
 HOEFFDING, KL = 0, 1
 INDEX, MEAN_UPPER = 0, 1  # columns of `cache`; INDEX holds U^p alone while the arm never paid

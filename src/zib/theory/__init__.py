@@ -1,17 +1,11 @@
 """Bounds, sizes and regret curves for zero-inflated rewards, vectorised over NumPy inputs."""
 
-from zib.theory.bounds import (
+from zib.theory.bernoulli import (
     bernoulli_lower,
     bernoulli_upper,
-    given_count_radius,
     hoeffding_radius,
     kl_lower,
     kl_upper,
-    subexponential_radius,
-    subweibull_constants,
-    subweibull_radius,
-    zi_subweibull_min_n,
-    zi_subweibull_radius,
 )
 from zib.theory.contextual import (
     contextual_optimism,
@@ -21,23 +15,31 @@ from zib.theory.contextual import (
     contextual_spread,
     contextual_thompson_rate,
 )
-from zib.theory.heavy import (
+from zib.theory.divergence import (
+    divergence_to,
+)
+from zib.theory.joint import (
+    joint_kl_level,
+    joint_kl_lower,
+    joint_kl_upper,
+)
+from zib.theory.means import (
+    given_count_radius,
+    subexponential_radius,
     trimmed_count_radius,
     trimmed_mean,
     trimmed_radius,
     trimming_factor,
 )
-from zib.theory.outcomes import outcome_kl_upper
+from zib.theory.outcomes import (
+    outcome_kl_upper,
+)
 from zib.theory.products import (
-    joint_kl_level,
-    joint_kl_lower,
-    joint_kl_upper,
     product_lower,
     product_upper,
     unseen_upper,
 )
 from zib.theory.regret import (
-    divergence_to,
     heavy_tail_minimax_bound,
     heavy_tail_regret_bound,
     light_tail_minimax_bound,
@@ -51,7 +53,13 @@ from zib.theory.sizes import (
     product_subexponential_size,
     product_variance_proxy,
     product_variance_proxy_gradient,
+)
+from zib.theory.subweibull import (
+    subweibull_constants,
+    subweibull_radius,
     subweibull_size,
+    zi_subweibull_min_n,
+    zi_subweibull_radius,
 )
 
 __all__ = [

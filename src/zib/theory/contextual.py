@@ -13,14 +13,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from zib.core.kernel import borrowing
 from zib.core.validate import InvalidParameterError, choice
-from zib.theory import glm_scalars
-from zib.theory._vectorise import Array, apply, counts, log_two_over, number, numbers, positive
+from zib.theory._vectorise import (
+    FROM_ONE,
+    NONNEGATIVE,
+    POSITIVE,
+    REAL,
+    UNIT_POSITIVE,
+    Array,
+    log_over,
+    number,
+    over,
+    vectorised,
+)
+from zib.theory.elementary import log1p
 
 VERSIONS = ("corrected", "printed")
 # A logistic link on [-1, 1]: its smallest slope and its smallest value.
 LOGIT_SLOPE = math.e / (1.0 + math.e) ** 2
 LOGIT_FLOOR = 1.0 / (1.0 + math.e)
+
+
+@borrowing
+def contextual_radius_corrected(
+    log_inverse_delta: float,
+    dim: float,
+    rounds: float,
+    ridge: float,
+    sigma: float,
+    kappa: float,
+    norm: float,
+) -> float:
+    """Return [sigma sqrt(2 log(1/delta) + dim log(1 + rounds/(ridge dim))) + sqrt(ridge) norm]/k.
+
+    k = min(kappa, 1): the penalty has slope 1 whatever the link.
+    """
+    growth = dim * log1p(rounds / (ridge * dim))
+    noise = sigma * math.sqrt(2.0 * log_inverse_delta + growth)
+    return (noise + math.sqrt(ridge) * norm) / min(kappa, 1.0)
+
+
+@borrowing
+def contextual_radius_printed(
+    log_inverse_delta: float, dim: float, rounds: float, ridge: float, sigma: float, kappa: float
+) -> float:
+    """Return (sigma/kappa) sqrt(4 log(1/delta) + dim log(1 + rounds/(ridge dim)))."""
+    growth = dim * log1p(rounds / (ridge * dim))
+    return sigma / kappa * math.sqrt(4.0 * log_inverse_delta + growth)
 
 
 def contextual_radius(
@@ -82,19 +122,27 @@ def contextual_radius(
     >>> round(contextual_radius(1000, dim=5, delta=0.01, version="printed"), 3)
     6.704
     """
-    level = log_two_over(delta, 1.0)
+    level = log_over(1.0)("delta", delta)
     arguments = (
         level,
-        counts("dim", dim, 1.0),
-        counts("rounds", rounds),
-        positive("ridge", ridge),
-        positive("sigma", sigma),
-        positive("kappa", kappa),
+        FROM_ONE("dim", dim),
+        NONNEGATIVE("rounds", rounds),
+        POSITIVE("ridge", ridge),
+        POSITIVE("sigma", sigma),
+        POSITIVE("kappa", kappa),
     )
-    bound = counts("norm", norm)
+    bound = NONNEGATIVE("norm", norm)
     if choice("version", version, VERSIONS) == 1:
-        return apply(glm_scalars.glm_radius, *arguments)
-    return apply(glm_scalars.ridge_radius, *arguments, bound)
+        return over(contextual_radius_printed, *arguments)
+    return over(contextual_radius_corrected, *arguments, bound)
+
+
+@borrowing
+def contextual_spread_scalar(
+    log_inverse_delta: float, dim: float, n_actions: float, sigma: float, log_horizon: float
+) -> float:
+    """Return sqrt(24 sigma² dim log(1/delta) log(T)) / K, the spread of contextual sampling."""
+    return sigma / n_actions * math.sqrt(24.0 * dim * log_inverse_delta * log_horizon)
 
 
 def contextual_spread(
@@ -135,16 +183,23 @@ def contextual_spread(
     >>> round(contextual_spread(10, 1 / 20_000, 20_000, n_actions=100), 3)
     1.534
     """
-    return apply(
-        glm_scalars.ts_scale,
-        log_two_over(delta, 1.0),
-        counts("dim", dim, 1.0),
-        counts("n_actions", n_actions, 1.0),
-        positive("sigma", sigma),
-        np.log(counts("horizon", horizon, 1.0)),
+    return over(
+        contextual_spread_scalar,
+        log_over(1.0)("delta", delta),
+        FROM_ONE("dim", dim),
+        FROM_ONE("n_actions", n_actions),
+        POSITIVE("sigma", sigma),
+        np.log(FROM_ONE("horizon", horizon)),
     )
 
 
+@borrowing
+def contextual_optimism_scalar(radius: float, spread: float) -> float:
+    """Return P(N(0, 1) > radius/spread)."""
+    return 0.5 * math.erfc(0.7071067811865476 * radius / spread)
+
+
+@vectorised(contextual_optimism_scalar, radius=NONNEGATIVE, spread=POSITIVE)
 def contextual_optimism(radius: ArrayLike, spread: ArrayLike) -> Any:
     """Return how often, at least, a sampled predictor exceeds the true one.
 
@@ -172,7 +227,6 @@ def contextual_optimism(radius: ArrayLike, spread: ArrayLike) -> Any:
     >>> round(contextual_optimism(radius=2.0, spread=1.0), 4)
     0.0228
     """
-    return apply(glm_scalars.optimism, counts("radius", radius), positive("spread", spread))
 
 
 def contextual_random_period(
@@ -222,11 +276,11 @@ def contextual_random_period(
     ...                          eigenvalue_occurrence=0.1)
     538.0
     """
-    d, q = counts("dim_magnitude", dim_magnitude, 1.0), counts("dim_occurrence", dim_occurrence, 1)
-    level = log_two_over(delta, 1.0)
-    p = numbers("prob_min", prob_min, 0.0, 1.0, "right")
-    ez = numbers("eigenvalue_magnitude", eigenvalue_magnitude, 0.0, 1.0, "right")
-    ew = numbers("eigenvalue_occurrence", eigenvalue_occurrence, 0.0, 1.0, "right")
+    d, q = FROM_ONE("dim_magnitude", dim_magnitude), FROM_ONE("dim_occurrence", dim_occurrence)
+    level = log_over(1.0)("delta", delta)
+    p = UNIT_POSITIVE("prob_min", prob_min)
+    ez = UNIT_POSITIVE("eigenvalue_magnitude", eigenvalue_magnitude)
+    ew = UNIT_POSITIVE("eigenvalue_occurrence", eigenvalue_occurrence)
     for name, dim, eigenvalue in (("magnitude", d, ez), ("occurrence", q, ew)):
         if np.any(dim * eigenvalue > 1.0 + 1e-12):
             raise InvalidParameterError(
@@ -236,7 +290,7 @@ def contextual_random_period(
         return number(np.ceil(np.maximum(_mass(d, level) / (p * ez), _mass(q, level) / ew)))
     if len(constants) != 4:
         raise InvalidParameterError(f"`constants` must hold 4 numbers; got {constants!r}")
-    c = numbers("constants", constants, 0.0, np.inf, "left")
+    c = NONNEGATIVE("constants", constants)
     root = np.sqrt(level)
     first = (c[0] * np.sqrt(d) + c[1] * root) ** 2 / (p * ez**2) + 2.0 / (p * ez)
     third = (c[2] * np.sqrt(q) + c[3] * root) ** 2 / ew**2 + 2.0 / ew
@@ -335,16 +389,16 @@ def contextual_regret_bound(
     >>> bool(8.0 < bound[1] / bound[0] < 15.0)
     True
     """
-    t = counts("horizon", horizon, 1.0)
-    d, q = counts("dim_magnitude", dim_magnitude, 1.0), counts("dim_occurrence", dim_occurrence, 1)
-    level = log_two_over(delta, 1.0)
-    slope_g = positive("slope_magnitude", slope_magnitude)
-    slope_h = positive("slope_occurrence", slope_occurrence)
-    p = numbers("prob_min", prob_min, 0.0, 1.0, "right")
-    zero = numbers("at_zero", at_zero)
-    ridge_v = positive("ridge_magnitude", ridge_magnitude)
-    ridge_u = positive("ridge_occurrence", ridge_occurrence)
-    start = np.minimum(counts("random_rounds", random_rounds), t)
+    t = FROM_ONE("horizon", horizon)
+    d, q = FROM_ONE("dim_magnitude", dim_magnitude), FROM_ONE("dim_occurrence", dim_occurrence)
+    level = log_over(1.0)("delta", delta)
+    slope_g = POSITIVE("slope_magnitude", slope_magnitude)
+    slope_h = POSITIVE("slope_occurrence", slope_occurrence)
+    p = UNIT_POSITIVE("prob_min", prob_min)
+    zero = REAL("at_zero", at_zero)
+    ridge_v = POSITIVE("ridge_magnitude", ridge_magnitude)
+    ridge_u = POSITIVE("ridge_occurrence", ridge_occurrence)
+    start = np.minimum(NONNEGATIVE("random_rounds", random_rounds), t)
     printed = choice("version", version, VERSIONS) == 1
     if radii is None:
         rho_x = contextual_radius(
@@ -360,7 +414,7 @@ def contextual_regret_bound(
             version=version,
         )
     else:
-        rho_x, rho_y = (positive("radii", r) for r in radii)
+        rho_x, rho_y = (POSITIVE("radii", r) for r in radii)
     if printed:
         with np.errstate(invalid="ignore"):
             wide_x = np.sqrt(2.0 * t * d * np.log((ridge_v + t) / (d * (1.0 + ridge_v))))
@@ -405,6 +459,6 @@ def contextual_thompson_rate(
     >>> contextual_thompson_rate(10_000, 2, 3)
     900.0
     """
-    t = counts("horizon", horizon, 1.0)
-    d, q = counts("dim_magnitude", dim_magnitude, 1.0), counts("dim_occurrence", dim_occurrence, 1)
+    t = FROM_ONE("horizon", horizon)
+    d, q = FROM_ONE("dim_magnitude", dim_magnitude), FROM_ONE("dim_occurrence", dim_occurrence)
     return number(np.maximum(d, q) ** 2 * np.sqrt(t))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from numba.extending import register_jitable
+from zib.core.kernel import borrowing
 
 
-@register_jitable
+@borrowing
 def log1p(x: float) -> float:
     """Return log(1 + x) for x > -1, relative error below 2e-14, at the price of one ``log``."""
     if -0.01 < x < 0.01:
@@ -26,7 +26,7 @@ def log1p(x: float) -> float:
     return math.log(1.0 + x)
 
 
-@register_jitable
+@borrowing
 def one_minus_exp(y: float) -> float:
     """Return 1 - exp(-y) for y > -700, relative error below 2e-14."""
     if -0.01 < y < 0.01:
@@ -46,7 +46,7 @@ def one_minus_exp(y: float) -> float:
     return 1.0 - math.exp(-y)
 
 
-@register_jitable
+@borrowing
 def log1p_defect(x: float) -> float:
     """Return x - log(1 + x) >= 0 for x > -1 without cancellation."""
     if -0.125 < x < 0.125:
@@ -69,7 +69,7 @@ def log1p_defect(x: float) -> float:
     return x - math.log(1.0 + x) if x > -1.0 else math.inf
 
 
-@register_jitable
+@borrowing
 def power(base: float, exponent: float) -> float:
     """Return base**exponent for base >= 0; ``inf`` where it overflows."""
     if exponent == 0.0:
@@ -80,18 +80,3 @@ def power(base: float, exponent: float) -> float:
         return 0.0 if exponent > 0.0 else math.inf
     log_value = exponent * math.log(base)
     return math.exp(log_value) if log_value < 709.0 else math.inf
-
-
-@register_jitable
-def bernoulli_kl(p: float, q: float) -> float:
-    """Return kl(p, q) between Bernoulli laws; ``inf`` where q excludes what p allows."""
-    if p == q:
-        return 0.0
-    if p <= 0.0:
-        return -math.log1p(-q) if q < 1.0 else math.inf
-    if p >= 1.0:
-        return -math.log(q) if q > 0.0 else math.inf
-    if q <= 0.0 or q >= 1.0:
-        return math.inf
-    d = q - p
-    return p * log1p_defect(d / p) + (1.0 - p) * log1p_defect(-d / (1.0 - p))

@@ -1,15 +1,12 @@
-"""Joint bounds of p·mu when the non-zero rewards are Gaussian.
-
-Written once, with ``math`` only, like `zib.theory.scalars`.
-"""
+"""Joint bounds of p·mu when the non-zero rewards are Gaussian."""
 
 from __future__ import annotations
 
 import math
 
-from numba.extending import register_jitable
-
-from zib.theory.joint_curves import (
+from zib.core.kernel import borrowing
+from zib.theory.bernoulli import kl_lower_scalar, kl_upper_scalar
+from zib.theory.joint_curve import (
     GAUSSIAN,
     GAUSSIAN_UNKNOWN,
     halley,
@@ -19,17 +16,17 @@ from zib.theory.joint_curves import (
     left_solve,
     occurrence,
 )
-from zib.theory.scalars import kl_lower, kl_upper, signed_product
+from zib.theory.products import signed_product
 
 
-@register_jitable
+@borrowing
 def _gaussian_value(family: int, x: float, p: float, nu: float) -> float:
     """Return mu' p' / sigma at the point x of the curve."""
     a, _, _ = joint_curve(family, x, p, nu, 0.0)
     return (x + nu) * joint_prob(p, a)
 
 
-@register_jitable
+@borrowing
 def _gaussian_root(p: float, w: float, nu: float) -> float:
     """Solve G(x) = w for x > 0 when nu >= 0 and sigma is known (G is increasing).
 
@@ -63,7 +60,7 @@ def _gaussian_root(p: float, w: float, nu: float) -> float:
     return x
 
 
-@register_jitable
+@borrowing
 def _known_sigma_below_zero(p: float, w: float, far: float) -> float:
     """Return max mu'p'/sigma when mu = -far*sigma and w < far²/2, so that mu' < 0 throughout.
 
@@ -122,7 +119,7 @@ def _known_sigma_below_zero(p: float, w: float, far: float) -> float:
     return best
 
 
-@register_jitable
+@borrowing
 def joint_kl_upper_gaussian(
     n: float, count: float, mean: float, sigma: float, level: float
 ) -> float:
@@ -134,7 +131,7 @@ def joint_kl_upper_gaussian(
         return mean * p
     w = level / count
     if abs(mean) >= 1e100 * sigma:
-        return signed_product(mean, kl_lower(p, n, level), kl_upper(p, n, level))
+        return signed_product(mean, kl_lower_scalar(p, n, level), kl_upper_scalar(p, n, level))
     nu = mean / sigma
     if nu >= 0.0:
         if p >= 1.0:
@@ -150,7 +147,7 @@ def joint_kl_upper_gaussian(
     return sigma * _gaussian_value(GAUSSIAN, x, p, nu)
 
 
-@register_jitable
+@borrowing
 def _unknown_sigma_turning(p: float, nu: float) -> tuple[float, float]:
     """Return the two turning points of G for sigma unknown and nu > 0, or (-1, -1).
 
@@ -187,7 +184,7 @@ def _unknown_sigma_turning(p: float, nu: float) -> tuple[float, float]:
     return first, last
 
 
-@register_jitable
+@borrowing
 def _unknown_sigma_below_zero(p: float, w: float, far: float) -> float:
     """Return max mu'p'/s when mu = -far*s and w < log(1+far²)/2, so that mu' < 0 throughout."""
     top = math.sqrt(math.expm1(2.0 * w))
@@ -256,7 +253,7 @@ def _unknown_sigma_below_zero(p: float, w: float, far: float) -> float:
     return best
 
 
-@register_jitable
+@borrowing
 def joint_kl_upper_gaussian_unknown(
     n: float, count: float, mean: float, sd: float, level: float
 ) -> float:
@@ -275,7 +272,7 @@ def joint_kl_upper_gaussian_unknown(
         return math.inf
     nu = mean / sd
     if abs(nu) > 1e100:
-        return signed_product(mean, kl_lower(p, n, level), kl_upper(p, n, level))
+        return signed_product(mean, kl_lower_scalar(p, n, level), kl_upper_scalar(p, n, level))
     high = math.sqrt(math.expm1(2.0 * w))
     if nu < 0.0:
         if nu <= -high:

@@ -1,16 +1,12 @@
-"""Joint bounds of p·mu when the non-zero rewards are gamma or log-normal.
-
-Written once, with ``math`` only, like `zib.theory.scalars`.
-"""
+"""Joint bounds of p·mu when the non-zero rewards are gamma or log-normal."""
 
 from __future__ import annotations
 
 import math
 
-from numba.extending import register_jitable
-
+from zib.core.kernel import borrowing
 from zib.theory.elementary import log1p, log1p_defect, one_minus_exp
-from zib.theory.joint_curves import (
+from zib.theory.joint_curve import (
     GAMMA,
     LOGNORMAL,
     halley,
@@ -22,7 +18,7 @@ from zib.theory.joint_curves import (
 )
 
 
-@register_jitable
+@borrowing
 def _gamma_root(p: float, w: float, shape: float) -> float:
     """Solve G(x) = w for x > 0 and a gamma law (G is increasing), by Halley's method too."""
     comp = 1.0 - p
@@ -52,7 +48,7 @@ def _gamma_root(p: float, w: float, shape: float) -> float:
     return x
 
 
-@register_jitable
+@borrowing
 def joint_kl_upper_gamma(n: float, count: float, mean: float, shape: float, level: float) -> float:
     """Return sup{mu'p' : n kl(count/n, p') + count shape (r-1-log r) <= level}, r = mean/mu'.
 
@@ -70,7 +66,7 @@ def joint_kl_upper_gamma(n: float, count: float, mean: float, shape: float, leve
     return mean * math.exp(x) * joint_prob(p, shape * one_minus_exp(x))
 
 
-@register_jitable
+@borrowing
 def joint_kl_lower_gamma(n: float, count: float, mean: float, shape: float, level: float) -> float:
     """Return inf{mu'p' : n kl(count/n, p') + count shape (r-1-log r) <= level}, r = mean/mu'."""
     if count <= 0.0 or mean <= 0.0:
@@ -90,7 +86,7 @@ def joint_kl_lower_gamma(n: float, count: float, mean: float, shape: float, leve
     return mean * math.exp(x) * prob
 
 
-@register_jitable
+@borrowing
 def lognormal_log_value(x: float, p: float, log_mean: float, spread: float) -> float:
     """Return log(mu' p') at the point x of the curve."""
     d = one_minus_exp(x)
@@ -100,7 +96,7 @@ def lognormal_log_value(x: float, p: float, log_mean: float, spread: float) -> f
     )
 
 
-@register_jitable
+@borrowing
 def _lognormal_turning(p: float, spread: float, d: float) -> float:
     """Return a number with the sign of dG/dd; d = m' - m."""
     e = spread + d * d
@@ -110,7 +106,7 @@ def _lognormal_turning(p: float, spread: float, d: float) -> float:
     ) * ((1.0 - d) + 0.5 * e)
 
 
-@register_jitable
+@borrowing
 def joint_kl_upper_lognormal(
     n: float, count: float, log_mean: float, log_sd: float, level: float
 ) -> float:
@@ -174,7 +170,7 @@ def joint_kl_upper_lognormal(
     return math.exp(log_value) if log_value < 709.0 else math.inf
 
 
-@register_jitable
+@borrowing
 def joint_kl_lower_lognormal(
     n: float, count: float, log_mean: float, log_sd: float, level: float
 ) -> float:

@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from zib.core.validate import InvalidParameterError, choice, integer, real, vector
-from zib.theory import divergence_scalars, elementary, scalars
-from zib.theory._vectorise import Array, apply, number, numbers, positive
+from zib.theory._vectorise import Array, number, within
+from zib.theory.bernoulli import bernoulli_kl
+from zib.theory.divergence import divergence_to
+from zib.theory.means import trimming_factor_scalar
+from zib.theory.subweibull import subweibull_d, subweibull_e
 
-FAMILIES = ("gaussian", "exponential")
+HORIZON = within(2.0, np.inf, "left")
 # Gaps below this share of the best reward are rounding errors of mu*p, not gaps.
 TIE = 1e-12
 
@@ -30,106 +33,6 @@ def _arms(means: ArrayLike, probs: ArrayLike) -> tuple[Array, Array]:
             f"`means` and `probs` must have equal lengths; got {mu.size} and {p.size}"
         )
     return mu, p
-
-
-def divergence_to(
-    mean: ArrayLike,
-    prob: ArrayLike,
-    target: ArrayLike,
-    sigma: ArrayLike | None = None,
-    *,
-    family: str = "gaussian",
-    spread: ArrayLike | None = None,
-    shape: ArrayLike | None = None,
-) -> Any:
-    """Return d_inf, how hard it is to tell an arm from one that would pay `target`.
-
-    Parameters
-    ----------
-    mean, prob
-        mu and p of the arm; mu > 0 for ``"exponential"`` and ``"gamma"``, and the mean of the
-        logarithm for ``"lognormal"``.
-    target
-        The mean reward to be reached; > 0 except for ``"gaussian"``.
-    sigma
-        Known standard deviation of X, > 0; family ``"gaussian"`` only.
-    family
-        ``"gaussian"`` (with `sigma` known, or with `spread` and sigma unknown), ``"exponential"``,
-        ``"gamma"`` (known `shape`) or ``"lognormal"`` (both parameters unknown, with `spread`).
-    spread
-        Standard deviation of X, or of its logarithm, where it is not known to be that.
-    shape
-        Shape of the gamma law.
-
-    Returns
-    -------
-    float or ndarray
-        inf{kl(p, p') + p div(mu, mu') : mu' p' >= target}; 0 if mu p >= target.
-
-    Notes
-    -----
-    div is (mu - mu')²/(2 sigma²), (1/2) log(1 + (mu - mu')²/spread²) when sigma is unknown,
-    shape·(r - 1 - log r) with r = mu/mu', or the divergence of two normal laws of the logarithm.
-    The factor p in front is there because only non-zero rewards show X. The infimum is the joint
-    one over both parameters: the minimiser has p' = p(1+a)/(1+pa), and mu'p' = target is a cubic
-    (Gaussian) or quadratic (gamma) equation for mu'. For a small gap
-    d_inf ≈ (target - mu p)²/(2 Var(R)).
-
-    At p = 0 the result is 0: a law that pays almost never, but enormously, cannot be excluded.
-
-    Examples
-    --------
-    >>> round(divergence_to(mean=2.0, prob=0.2, target=0.5, sigma=1.0), 6)
-    0.005136
-    >>> divergence_to(mean=2.0, prob=0.2, target=0.3, sigma=1.0)
-    0.0
-    """
-    which = ("gaussian", "exponential", "gamma", "lognormal")[
-        choice("family", family, ("gaussian", "exponential", "gamma", "lognormal"))
-    ]
-    p = numbers("prob", prob, 0.0, 1.0)
-    for name, value, owners in (
-        ("sigma", sigma, ("gaussian",)),
-        ("spread", spread, ("gaussian", "lognormal")),
-        ("shape", shape, ("gamma",)),
-    ):
-        if value is not None and which not in owners:
-            raise InvalidParameterError(f"`{name}` has no meaning for family {which!r}")
-    if which in ("exponential", "gamma"):
-        if which == "gamma" and shape is None:
-            raise InvalidParameterError("`shape` must be given for family 'gamma'")
-        form = positive("shape", 1.0 if shape is None else shape)
-        return apply(
-            divergence_scalars.divergence_to_gamma,
-            positive("mean", mean),
-            p,
-            positive("target", target),
-            form,
-        )
-    if which == "lognormal":
-        if spread is None:
-            raise InvalidParameterError("`spread` must be given for family 'lognormal'")
-        return apply(
-            divergence_scalars.divergence_to_lognormal,
-            numbers("mean", mean),
-            p,
-            positive("target", target),
-            positive("spread", spread),
-        )
-    if (sigma is None) == (spread is None):
-        raise InvalidParameterError(
-            "`sigma` must be given for family 'gaussian', or `spread` in its place if it is unknown"
-        )
-    known = sigma is not None
-    return apply(
-        divergence_scalars.divergence_to_gaussian
-        if known
-        else divergence_scalars.divergence_to_gaussian_unknown,
-        numbers("mean", mean),
-        p,
-        numbers("target", target),
-        positive("sigma" if known else "spread", sigma if known else spread),  # type: ignore[arg-type]
-    )
 
 
 def lower_bound(
@@ -240,7 +143,7 @@ def printed_lower_bound(
         shift = m - best / q if literal else best / q - m
         other = min(q, best / m) if literal else max(q, best / m)
         total += max(shift, 0.0) ** 2 / (2.0 * sigma**2)
-        total += elementary.bernoulli_kl(float(q), float(min(other, 1.0)))
+        total += bernoulli_kl(float(q), float(min(other, 1.0)))
     return total
 
 
@@ -257,10 +160,6 @@ def _split(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array, Arr
     worse = gap > TIE * best
     # any optimal arm may play the part of arm 1; the one seen most often gives the best bound
     return best, float(p[~worse].max()), reward[worse], p[worse], gap[worse]
-
-
-def _horizon(horizon: ArrayLike) -> Array:
-    return numbers("horizon", horizon, 2.0, np.inf, "left")
 
 
 def light_tail_regret_bound(
@@ -309,13 +208,13 @@ def light_tail_regret_bound(
     True
     """
     best, p1, r, p, gap = _split(means, probs)
-    t = _horizon(horizon)
+    t = HORIZON("horizon", horizon)
     theta = real("theta", theta, 0.0, closed="neither")
     size = real("size", size, 0.0, closed="neither")
     log_t = np.log(t)
-    d = scalars.subweibull_d(theta, size)
+    d = subweibull_d(theta, size)
     dc = math.e * d * size
-    e_theta = scalars.subweibull_e(theta)
+    e_theta = subweibull_e(theta)
     power = max(1.0 / theta, 1.0)
     rest = (6.0 + 16.0 / t + 2.0 / t**2) * gap.sum()
     if choice("constants", constants, ("simplified", "sharp")) == 0:
@@ -371,14 +270,14 @@ def light_tail_minimax_bound(
     """
     others = integer("n_arms", n_arms, 1) - 1
     p = real("prob_min", prob_min, 0.0, 1.0, "right")
-    t = _horizon(horizon)
+    t = HORIZON("horizon", horizon)
     theta = real("theta", theta, 0.0, closed="neither")
     size = real("size", size, 0.0, closed="neither")
     log_t = np.log(t)
-    dc = math.e * scalars.subweibull_d(theta, size) * size
+    dc = math.e * subweibull_d(theta, size) * size
     power = max(1.0 / theta, 1.0)
     root = 2.0 * np.sqrt(4.0 * (9.0 + 512.0 * dc**2) * others * t * log_t) / p
-    tail = 2.0 ** (6.0 + power) * dc * scalars.subweibull_e(theta) * log_t**power / p
+    tail = 2.0 ** (6.0 + power) * dc * subweibull_e(theta) * log_t**power / p
     return number(root + others * (8.0 * log_t / p**2 + tail + 6.0 + 16.0 / t + 2.0 / t**2))
 
 
@@ -419,10 +318,10 @@ def heavy_tail_regret_bound(
     True
     """
     _, p1, _, p, gap = _split(means, probs)
-    t = _horizon(horizon)
+    t = HORIZON("horizon", horizon)
     epsilon = real("epsilon", epsilon, 0.0, 1.0, "right")
     moment = real("moment", moment, 0.0, closed="neither")
-    g = np.array([scalars.trimming_factor_scalar(float(x), epsilon) for x in p])
+    g = np.array([trimming_factor_scalar(float(x), epsilon) for x in p])
     constant = 2.0 * float((3.0 * gap + 4.0 * gap / p1**2 + 9.0 / (p**2 * gap)).sum())
     with np.errstate(all="ignore"):
         rate = (2.0 * p * g) ** ((1.0 + epsilon) / epsilon) * (moment / gap) ** (1.0 / epsilon)
@@ -461,7 +360,7 @@ def heavy_tail_minimax_bound(
     """
     arms = integer("n_arms", n_arms, 1)
     p = real("prob_min", prob_min, 0.0, 1.0, "right")
-    t = _horizon(horizon)
+    t = HORIZON("horizon", horizon)
     epsilon = real("epsilon", epsilon, 0.0, 1.0, "right")
     moment = real("moment", moment, 0.0, closed="neither")
     power = epsilon / (1.0 + epsilon)
@@ -493,7 +392,7 @@ def thompson_regret_rate(means: ArrayLike, probs: ArrayLike, horizon: ArrayLike)
     2.0
     """
     _, p1, _, p, gap = _split(means, probs)
-    t = _horizon(horizon)
+    t = HORIZON("horizon", horizon)
     arms = np.asarray(probs, dtype=np.float64).size
     spread = np.sqrt(t)[..., None] / np.sqrt(p * arms) / p1
     return number(np.sqrt(arms * t) + float((gap / p).sum()) + spread.sum(axis=-1))

@@ -1,24 +1,202 @@
-"""Sizes: how wide the tails of X and of the zero-inflated reward R = XY itself are."""
+"""The size of a zero-inflated reward itself: tau² and alpha².
+
+With R = XY, E X = mu, X - mu sub-Gaussian with variance proxy sigma² and Y ~ Bernoulli(p),
+
+    tau² = max over s of f(s),  f(s) = (2/s²) [log(1-p+p exp(s mu + s² sigma²/2)) - s mu p].
+
+Everything is computed in z = s*mu and kappa = (sigma/mu)², where f = mu² phi(z), so that neither
+large nor small rewards overflow. With u = z + kappa z²/2 and the centred cumulant function of the
+Bernoulli law, Lambda(u) = log(1-p+p e^u) - pu,
+
+    phi(z) = p kappa + 2 Lambda(u)/z².
+
+phi has one maximum, on the side of the sign of the third cumulant 1 - 2p + 3 kappa (checked on a
+fine grid of the plane, see the tests); no second branch competes.
+"""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib.core.validate import InvalidParameterError, choice, real
-from zib.theory import size_scalars
-from zib.theory._vectorise import Array, apply, counts, number, numbers
+from zib.core.kernel import borrowing
+from zib.theory._vectorise import NONNEGATIVE, POSITIVE, REAL, UNIT, UNIT_OPEN, number, over
+from zib.theory.elementary import log1p_defect
 
 # Solution of -log(1-u) - u = 1/2: the smallest sub-exponential size of an exponential law of
 # mean m is m/u.
 _U_EXPONENTIAL = 0.698290437315664
 
-LAWS = ("gaussian", "exponential")
+
+@borrowing
+def _exp_defect(u: float) -> float:
+    """Return exp(u) - 1 - u >= 0 without cancellation; u < 709."""
+    if -0.05 < u < 0.05:
+        return (
+            0.5
+            * u
+            * u
+            * (
+                1.0
+                + u
+                * (
+                    0.3333333333333333
+                    + u
+                    * (
+                        0.08333333333333333
+                        + u
+                        * (
+                            0.016666666666666666
+                            + u * (0.002777777777777778 + u * 0.0003968253968253968)
+                        )
+                    )
+                )
+            )
+        )
+    return math.expm1(u) - u
+
+
+@borrowing
+def _cumulant(u: float, p: float) -> tuple[float, float, float]:
+    """Return Lambda(u) = log(1-p+p e^u) - pu, its derivative pi - p, and pi; 0 < p < 1.
+
+    pi = p e^u / (1-p+p e^u) is the probability of a non-zero reward under the tilted law. Each
+    branch avoids the cancellation or overflow the others suffer from.
+    """
+    q = 1.0 - p
+    if p <= 0.5:
+        if u > 0.0:
+            shrunk = math.exp(-u)
+            if p > shrunk:
+                total = p + q * shrunk
+                tilted = p / total
+                return q * u + math.log(total), tilted * q * (1.0 - shrunk), tilted
+        grown = math.expm1(u)
+        y = p * grown
+        over = 1.0 / (1.0 + y)
+        return p * _exp_defect(u) - log1p_defect(y), q * y * over, p * (1.0 + grown) * over
+    if u < 0.0:
+        shrunk = math.exp(u)
+        if q > shrunk:
+            total = q + p * shrunk
+            return math.log(total) - p * u, -p * q * (1.0 - shrunk) / total, p * shrunk / total
+    y = q * math.expm1(-u)
+    tilted = p / (1.0 + y)
+    return q * _exp_defect(-u) - log1p_defect(y), -tilted * y, tilted
+
+
+@borrowing
+def _argmax_z(p: float, kappa: float, start: float) -> float:
+    """Return the maximiser of Lambda(u(z))/z² for 0 < p < 1; `start` = 0 for a cold start.
+
+    Newton's method for d log(Lambda/z²) / d log z = z Lambda' u'/Lambda - 2 = 0 in log z, kept
+    inside a bracket.
+    """
+    q = 1.0 - p
+    skew = 1.0 - 2.0 * p + 3.0 * kappa
+    side = 1.0 if skew >= 0.0 else -1.0
+    y = side * start
+    if not 1e-6 < y < 1e5:
+        # close to symmetry the maximiser is close to zero: -2 kappa_3/kappa_4
+        v = p * q
+        fourth = v * (1.0 - 6.0 * v) + kappa * v * (6.0 - 12.0 * p + 3.0 * kappa)
+        if fourth < 0.0:
+            near = -2.0 * v * skew / fourth
+            if -3e-4 < near < 3e-4:
+                return near
+        if skew > 0.0:
+            log_p = math.log(p)
+            y = -2.0 * log_p / q
+            if y + 0.5 * kappa * y * y > 45.0 - log_p:
+                # Lambda(u) = qu + log p to the last bit: solved in closed form
+                return y
+            y *= skew / (skew + 2.77 * p * p)
+        else:
+            y = 2.0 * math.log(p / q) * skew / (1.0 - 2.0 * p)
+        if y < 1e-4:
+            y = 1e-4
+    low = 0.0
+    high = math.inf
+    if side < 0.0 and kappa > 1e-12:
+        # u has its vertex at 1/kappa, beyond which Lambda/z² can only fall
+        high = 1.0 / kappa
+        y = min(y, 0.9 * high)
+    for _ in range(200):
+        z = side * y
+        bent = 1.0 + kappa * z
+        value, first, tilted = _cumulant(z + 0.5 * kappa * z * z, p)
+        if value <= 0.0:
+            # underflow: there is nothing left to maximise
+            break
+        over = 1.0 / value
+        ratio = z * bent * first * over
+        excess = ratio - 2.0
+        second = tilted * (1.0 - tilted) * bent * bent + first * kappa
+        slope = ratio + z * z * second * over - ratio * ratio
+        if excess > 0.0:
+            low = y
+        else:
+            high = y
+        new = -1.0
+        enough = 3e-4
+        if slope < 0.0:
+            new = y * (1.0 + min(max(-excess / slope, -0.5), 1.0))
+        if not low <= new <= high:
+            enough = 1e-8
+            if high == math.inf:
+                new = 2.0 * y
+            elif low == 0.0:
+                new = 0.5 * y
+            else:
+                new = math.sqrt(low * high)
+        moved = abs(new - y)
+        y = new
+        if moved <= enough * y:
+            break
+    return side * y
+
+
+@borrowing
+def proxy_value_at(s: float, mean: float, prob: float, sigma: float) -> float:
+    """Return f(s), the lower bound on tau² at one point; at the maximiser it is tau²."""
+    if prob <= 0.0:
+        return 0.0
+    if prob >= 1.0 or abs(s) == math.inf:
+        return sigma * sigma
+    z = s * mean
+    if z == 0.0:
+        if s == 0.0:
+            return prob * (mean * mean * (1.0 - prob) + sigma * sigma)
+        v = 0.5 * s * s * sigma * sigma
+        if v > 700.0:
+            return sigma * sigma * (1.0 + math.log(prob) / v)
+        return sigma * sigma * (math.log1p(prob * math.expm1(v)) / v if v > 0.0 else prob)
+    value, _, _ = _cumulant(z + 0.5 * (s * sigma) * (s * sigma), prob)
+    return prob * sigma * sigma + 2.0 * value / s / s
+
+
+@borrowing
+def variance_proxy_argmax(mean: float, prob: float, sigma: float, start: float) -> float:
+    """Return the maximiser s of f; ``inf`` when mean = 0 (the supremum sigma² is a limit).
+
+    `start` is a previous maximiser for nearly the same parameters, or 0. A start on the wrong side
+    or out of range is ignored, so any number is safe.
+    """
+    if prob <= 0.0 or prob >= 1.0:
+        return 0.0
+    if abs(mean) <= 1e-70 * sigma or mean == 0.0:
+        return math.inf
+    root = sigma / mean
+    return _argmax_z(prob, root * root, start * mean) / mean
+
+
+@borrowing
+def variance_proxy(mean: float, prob: float, sigma: float, start: float) -> float:
+    """Return tau², the smallest sub-Gaussian variance proxy of R."""
+    return proxy_value_at(variance_proxy_argmax(mean, prob, sigma, start), mean, prob, sigma)
 
 
 def product_variance_proxy(mean: ArrayLike, prob: ArrayLike, sigma: ArrayLike) -> Any:
@@ -56,13 +234,55 @@ def product_variance_proxy(mean: ArrayLike, prob: ArrayLike, sigma: ArrayLike) -
     >>> product_variance_proxy(mean=1.0, prob=0.5, sigma=0.0)
     0.25
     """
-    return apply(
-        size_scalars.variance_proxy,
-        numbers("mean", mean),
-        numbers("prob", prob, 0.0, 1.0),
-        counts("sigma", sigma),
-        0.0,
+    return over(
+        variance_proxy, REAL("mean", mean), UNIT("prob", prob), NONNEGATIVE("sigma", sigma), 0.0
     )
+
+
+@borrowing
+def variance_proxy_derivatives(
+    mean: float, prob: float, sigma: float, start: float
+) -> tuple[float, float, float]:
+    """Return the derivatives of tau² in p, mu and sigma² (envelope theorem); 0 < prob < 1."""
+    s = variance_proxy_argmax(mean, prob, sigma, start)
+    if s == math.inf:
+        return 0.0, 0.0, 1.0
+    z = s * mean
+    q = 1.0 - prob
+    square = mean * mean
+    if z == 0.0:
+        return square * (1.0 - 2.0 * prob) + sigma * sigma, 2.0 * mean * prob * q, prob
+    root = sigma / mean
+    kappa = root * root
+    u = z + 0.5 * kappa * z * z
+    _, lift, tilted = _cumulant(u, prob)
+    if -1.0 < u < 1.0:
+        grown = math.expm1(u)
+        bracket = 0.5 * kappa * z * z + _exp_defect(u) - prob * grown * grown / (1.0 + prob * grown)
+    else:
+        bracket = lift / (prob * q) - z
+    return 2.0 * square * bracket / (z * z), 2.0 * mean * lift / z, tilted
+
+
+@borrowing
+def variance_proxy_by_prob(mean: float, prob: float, sigma: float) -> float:
+    """Return the derivative of tau² in p; 0 < prob < 1."""
+    by_prob, _, _ = variance_proxy_derivatives(mean, prob, sigma, 0.0)
+    return by_prob
+
+
+@borrowing
+def variance_proxy_by_mean(mean: float, prob: float, sigma: float) -> float:
+    """Return the derivative of tau² in mu; 0 < prob < 1."""
+    _, by_mean, _ = variance_proxy_derivatives(mean, prob, sigma, 0.0)
+    return by_mean
+
+
+@borrowing
+def variance_proxy_by_variance(mean: float, prob: float, sigma: float) -> float:
+    """Return the derivative of tau² in sigma²; 0 < prob < 1."""
+    _, _, by_variance = variance_proxy_derivatives(mean, prob, sigma, 0.0)
+    return by_variance
 
 
 def product_variance_proxy_gradient(
@@ -101,16 +321,30 @@ def product_variance_proxy_gradient(
     >>> round(dp, 2), round(dmu, 4), round(dvar, 4)
     (53.44, 0.7475, 0.9999)
     """
-    arguments = (
-        numbers("mean", mean),
-        numbers("prob", prob, 0.0, 1.0, "neither"),
-        counts("sigma", sigma),
-    )
+    arguments = REAL("mean", mean), UNIT_OPEN("prob", prob), NONNEGATIVE("sigma", sigma)
     return (
-        apply(size_scalars.variance_proxy_by_prob, *arguments),
-        apply(size_scalars.variance_proxy_by_mean, *arguments),
-        apply(size_scalars.variance_proxy_by_variance, *arguments),
+        over(variance_proxy_by_prob, *arguments),
+        over(variance_proxy_by_mean, *arguments),
+        over(variance_proxy_by_variance, *arguments),
     )
+
+
+@borrowing
+def subexponential_square(mean: float, prob: float, lam: float) -> float:
+    """Return alpha² = max(lam², max over |s| <= 1/lam of f(s) with sigma = lam)."""
+    if prob <= 0.0 or prob >= 1.0 or abs(mean) <= 1e-70 * lam or mean == 0.0:
+        return lam * lam
+    root = lam / mean
+    kappa = root * root
+    side = 1.0 if 1.0 - 2.0 * prob + 3.0 * kappa >= 0.0 else -1.0
+    if kappa > 0.0:
+        edge = side / math.sqrt(kappa)
+        value, lift, _ = _cumulant(edge + 0.5, prob)
+        if edge * (1.0 + kappa * edge) * lift >= 2.0 * value:
+            # still rising where the moment generating function stops to be known
+            return max(lam * lam, (prob + 2.0 * value) * lam * lam)
+    z = _argmax_z(prob, kappa, 0.0)
+    return max(lam * lam, proxy_value_at(z / mean, mean, prob, lam))
 
 
 def product_subexponential_size(mean: ArrayLike, prob: ArrayLike, lam: ArrayLike) -> Any:
@@ -144,11 +378,8 @@ def product_subexponential_size(mean: ArrayLike, prob: ArrayLike, lam: ArrayLike
     >>> product_subexponential_size(mean=0.5, prob=0.2, lam=1.0)
     1.0
     """
-    square = apply(
-        size_scalars.subexponential_square,
-        numbers("mean", mean),
-        numbers("prob", prob, 0.0, 1.0),
-        counts("lam", lam),
+    square = over(
+        subexponential_square, REAL("mean", mean), UNIT("prob", prob), NONNEGATIVE("lam", lam)
     )
     return number(np.sqrt(square))
 
@@ -176,153 +407,4 @@ def exponential_subexponential_size(mean: ArrayLike) -> Any:
     >>> round(exponential_subexponential_size(1.0), 4)
     1.4321
     """
-    return number(numbers("mean", mean, 0.0, np.inf, "neither") / _U_EXPONENTIAL)
-
-
-# --------------------------------------------------------------------------------------------
-# sub-Weibull size of a law
-
-Survival = Callable[[Array], Array]
-
-
-class _Tail(NamedTuple):
-    """log P(|X - E X| > t), its approximate inverse, and the points where it has a kink."""
-
-    log_survival: Survival
-    quantile: Callable[[float], float]
-    kinks: tuple[float, ...]
-
-
-def _named_law(name: str) -> _Tail:
-    from scipy.special import log_ndtr, ndtri
-
-    if LAWS[choice("dist", name, LAWS)] == "gaussian":
-        return _Tail(
-            lambda t: np.asarray(math.log(2.0) + log_ndtr(-t)),
-            lambda log_tail: float(-ndtri(0.5 * math.exp(log_tail))),
-            (),
-        )
-
-    def log_survival(t: Array) -> Array:
-        below = np.where(t < 1.0, -np.expm1(np.minimum(t, 1.0) - 1.0), 0.0)
-        return np.asarray(np.log(below + np.exp(-1.0 - np.minimum(t, 700.0))))
-
-    return _Tail(log_survival, lambda log_tail: max(-1.0 - log_tail, 0.0), (1.0,))
-
-
-def _scipy_law(dist: Any) -> _Tail:
-    needed = ("mean", "logsf", "logcdf", "isf", "ppf", "support")
-    if not all(callable(getattr(dist, name, None)) for name in needed):
-        raise InvalidParameterError(
-            "`dist` must be a frozen continuous SciPy distribution or one of "
-            f"{', '.join(repr(law) for law in LAWS)}; got {dist!r}"
-        )
-    if not callable(getattr(getattr(dist, "dist", None), "pdf", None)):
-        raise InvalidParameterError(f"`dist` must be a continuous distribution; got {dist!r}")
-    centre = float(dist.mean())
-
-    def log_survival(t: Array) -> Array:
-        return np.asarray(np.logaddexp(dist.logsf(centre + t), dist.logcdf(centre - t)))
-
-    def quantile(log_tail: float) -> float:
-        tail = 0.5 * math.exp(log_tail)
-        return float(np.nanmax([dist.isf(tail) - centre, centre - dist.ppf(tail), 0.0]))
-
-    ends = tuple(abs(float(end) - centre) for end in dist.support() if math.isfinite(end))
-    return _Tail(log_survival, quantile if math.isfinite(centre) else lambda _: math.inf, ends)
-
-
-def subweibull_size(dist: Any, theta: float, *, scale: float = 1.0) -> float:
-    """Return the smallest C with E exp(|X - E X|^theta / C^theta) <= 2.
-
-    Parameters
-    ----------
-    dist
-        A frozen continuous SciPy distribution, or ``"gaussian"`` or ``"exponential"`` for the
-        standard member of these families.
-    theta
-        Tail parameter, > 0.
-    scale
-        The law is that of `scale` times the variable; > 0.
-
-    Returns
-    -------
-    float
-        The size, relative error about 1e-9; ``inf`` if there is none (X has heavier tails than
-        exp(-c t^theta), or no mean).
-
-    Notes
-    -----
-    With V = |X - E X|^theta and c = C^theta, E exp(V/c) - 1 = (1/c) ∫ P(V > v) exp(v/c) dv is
-    integrated by Gauss–Legendre rules between quantiles down to tails of 1e-300, and solved for c.
-    Whether a size exists at all is read off the tails between 1e-150 and 1e-300: the exponent
-    log(-log P(V > v)) must grow like log v or faster. A law that turns lighter only beyond that is
-    misjudged. The Gaussian has C = σ√(8/3) at theta = 2 and none for theta > 2.
-
-    Examples
-    --------
-    >>> round(subweibull_size("gaussian", 2.0), 6), round((8 / 3) ** 0.5, 6)
-    (1.632993, 1.632993)
-    >>> round(subweibull_size("exponential", 1.0, scale=2.0), 4)
-    3.0627
-    >>> subweibull_size("exponential", 2.0)
-    inf
-    """
-    theta = real("theta", theta, 0.0, closed="neither")
-    scale = real("scale", scale, 0.0, closed="neither")
-    law = _named_law(dist) if isinstance(dist, str) else _scipy_law(dist)
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        # SciPy warns about extreme quantiles it finds inexactly; they only place the nodes
-        warnings.simplefilter("ignore")
-        return scale * _solve_size(law, theta)
-
-
-def _solve_size(law: _Tail, theta: float) -> float:
-    depths = np.concatenate([np.arange(0.0, 10.0, 0.25), np.arange(10.0, 691.0, 5.0)])
-    quantiles = np.array([law.quantile(-float(x)) for x in depths])
-    last = quantiles[-1]
-    if not math.isfinite(last) or last <= 0.0:
-        return math.inf
-    unit = float(quantiles[12])  # exceeded with probability e^-3: the answer is of this order
-    half, full = law.log_survival(np.array([law.quantile(-345.0), last]))
-    unbounded = math.isfinite(full) and full < -600.0
-    if unbounded:
-        stretch = math.log(last / law.quantile(-345.0))
-        if math.log(full / half) < 0.9 * theta * stretch:
-            return math.inf
-    near = unit * 0.5 ** np.arange(50.0)  # the integrand may be a fractional power at 0
-    kinks = [k for k in law.kinks if k < last]
-    edges = np.unique(np.concatenate([[0.0], near[near < last], quantiles, kinks]))
-    # in v = t^theta for theta < 1, where the integrand is singular in t; in t otherwise
-    power = min(theta, 1.0)
-    cells = (edges / unit) ** power
-    nodes, weights = np.polynomial.legendre.leggauss(24)
-    width = 0.5 * np.diff(cells)[:, None]
-    points = cells[:-1, None] + width + width * nodes
-    t = points ** (1.0 / power)
-    v = t**theta
-    log_density = law.log_survival(unit * t) + np.log(width * weights)
-    if theta > 1.0:
-        log_density = log_density + math.log(theta) + (theta - 1.0) * np.log(t)
-
-    def excess(log_c: float) -> float:
-        """Return log of (1/c) ∫ P(V > v) exp(v/c) dv, or a large number where it diverges."""
-        rate = math.exp(-log_c)
-        exponents = log_density + rate * v
-        top = float(np.max(exponents))
-        if top > 600.0 or (unbounded and exponents[-1, -1] > top - 30.0):
-            return 600.0
-        return math.log(float(np.exp(exponents).sum()) * rate)
-
-    low, high = 0.0, 0.0
-    while excess(high) > 0.0:
-        high += 1.0
-    while excess(low) <= 0.0:
-        low -= 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if excess(middle) > 0.0:
-            low = middle
-        else:
-            high = middle
-    return unit * math.exp(0.5 * (low + high) / theta)
+    return number(POSITIVE("mean", mean) / _U_EXPONENTIAL)

@@ -1,22 +1,54 @@
-"""The curve on which both parts of a reward are as large as a likelihood allows.
-
-Written once, with ``math`` only, like `zib.theory.scalars`.
-"""
+"""The curve on which both parts of a reward are as large as a likelihood allows."""
 
 from __future__ import annotations
 
 import math
 
-from numba.extending import register_jitable
+from numpy.typing import ArrayLike
 
+from zib.core.kernel import borrowing
+from zib.core.validate import InvalidParameterError, choice
 from zib.theory.elementary import log1p, log1p_defect, one_minus_exp
 
+FAMILIES = ("gaussian", "exponential", "gamma", "lognormal")
 # families of the joint bounds; LEFT marks the branch towards small probabilities
 GAUSSIAN = 0
 GAUSSIAN_UNKNOWN = 1
 GAMMA = 2
 LOGNORMAL = 3
 LEFT = 4
+
+
+def family_of(
+    family: str, sigma: ArrayLike | None, spread: ArrayLike | None, shape: ArrayLike | None
+) -> tuple[int, str, ArrayLike]:
+    """Return the code of a family, and name and value of the one parameter it is given with."""
+    which = FAMILIES[choice("family", family, FAMILIES)]
+    for name, value, owners in (
+        ("sigma", sigma, ("gaussian",)),
+        ("spread", spread, ("gaussian", "lognormal")),
+        ("shape", shape, ("gamma",)),
+    ):
+        if value is not None and which not in owners:
+            raise InvalidParameterError(f"`{name}` has no meaning for family {which!r}")
+    if which == "exponential":
+        return GAMMA, "shape", 1.0
+    if which == "gamma" and shape is not None:
+        return GAMMA, "shape", shape
+    if which == "lognormal" and spread is not None:
+        return LOGNORMAL, "spread", spread
+    if which == "gaussian" and sigma is not None and spread is None:
+        return GAUSSIAN, "sigma", sigma
+    if which == "gaussian" and sigma is None and spread is not None:
+        return GAUSSIAN_UNKNOWN, "spread", spread
+    wanted = {
+        "gaussian": "either `sigma` or `spread`",
+        "gamma": "`shape`",
+        "lognormal": "`spread`",
+    }[which]
+    alone = ", not both" if which == "gaussian" else ""
+    raise InvalidParameterError(f"{wanted} must be given for family {which!r}{alone}")
+
 
 # sup{mu' p' : n kl(p, p') + B div(mu, mu') <= level}, with p = B/n. The stationary pairs form a
 # curve: p' = p(1+a)/(1+pa), where a = a(x) and x is a coordinate of mu'. Along it
@@ -33,7 +65,7 @@ LEFT = 4
 # towards -1. On that branch the coordinate is eta = -log(1+a) >= 0 and x follows from a.
 
 
-@register_jitable
+@borrowing
 def _left_place(family: int, eta: float, nu: float, par: float) -> float:
     """Return the coordinate x (d for the log-normal) where 1 + a = exp(-eta)."""
     drop = one_minus_exp(eta)
@@ -46,7 +78,7 @@ def _left_place(family: int, eta: float, nu: float, par: float) -> float:
     return -2.0 * drop * par / (1.0 + math.sqrt(1.0 + 4.0 * math.exp(-eta) * drop * par))
 
 
-@register_jitable
+@borrowing
 def _left_curve(
     family: int, eta: float, p: float, nu: float, par: float
 ) -> tuple[float, float, float]:
@@ -76,7 +108,7 @@ def _left_curve(
     return -drop, log_two / p + eta + div, drop * (1.0 - p) / two + ddiv
 
 
-@register_jitable
+@borrowing
 def occurrence(p: float, a: float, over_p: float) -> tuple[float, float, float]:
     """Return n kl(p, p')/B = log(1+pa)/p - log(1+a) and its first two derivatives in a > -1."""
     one = 1.0 + a
@@ -86,7 +118,7 @@ def occurrence(p: float, a: float, over_p: float) -> tuple[float, float, float]:
     return cost, a * (1.0 - p) * over, over * over * (two * two - p * one * one)
 
 
-@register_jitable
+@borrowing
 def joint_curve(
     family: int, x: float, p: float, nu: float, par: float
 ) -> tuple[float, float, float]:
@@ -123,7 +155,7 @@ def joint_curve(
     return a, cost + div, slope * da + ddiv
 
 
-@register_jitable
+@borrowing
 def joint_root(
     family: int, p: float, w: float, nu: float, par: float, low: float, high: float, start: float
 ) -> float:
@@ -150,7 +182,7 @@ def joint_root(
     return x
 
 
-@register_jitable
+@borrowing
 def halley(x: float, g: float, dg: float, d2g: float, w: float, low: float, high: float) -> float:
     """Return Halley's next x for sqrt(G) = sqrt(w), or the middle when it leaves the bracket."""
     newton = 2.0 * (g - math.sqrt(w * g)) / dg
@@ -161,13 +193,13 @@ def halley(x: float, g: float, dg: float, d2g: float, w: float, low: float, high
     return new
 
 
-@register_jitable
+@borrowing
 def joint_prob(p: float, a: float) -> float:
     """Return p' at the point a of the curve."""
     return p * (1.0 + a) / (1.0 + p * a)
 
 
-@register_jitable
+@borrowing
 def left_solve(family: int, p: float, w: float, nu: float, par: float) -> tuple[float, float]:
     """Solve G = w on the branch towards p' = 0 (p < 1); return the place x and p'."""
     high = w - math.log1p(-p) / p
