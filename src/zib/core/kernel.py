@@ -1,32 +1,27 @@
-"""Dispatch: one set of plain-Python kernels, run by the interpreter and by the compiler.
+"""Multi-armed policies: one set of plain-Python kernels, run by the interpreter and the compiler.
 
-A policy is a **spec** (an immutable tuple of parameters), a **state** (a tuple of arrays) and three
-kernels. `scores` writes one number per arm, `update` learns from one reward, `refresh` recomputes
-what is cached about one arm from its statistics. `register` is the only way in. In Python the
-kernels are looked up by the type of the spec; in compiled code Numba does the same look-up at
-compile time, so a policy written outside this package runs at the same speed.
+A policy is a **spec** (immutable parameters), a **state** (named arrays) and three kernels.
+`scores` writes one number per arm, `update` learns from one reward, `refresh` recomputes what is
+derived from the statistics of one arm. `register` is the only way in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload, register_jitable
+from numba.extending import register_jitable
 
-from zib.core.validate import InvalidParameterError
+from zib.core.registry import CALLED as CALLED
+from zib.core.registry import INLINED, Registry
+from zib.core.registry import borrowing as borrowing
+from zib.core.registry import jitable as jitable
+from zib.core.state import ArmState, Part, new_state
 
 Kernel = Callable[..., Any]
 
-# Kernels never own memory: without reference counting, handing a state from one kernel to the next
-# is free (with it, a simulated round costs ten times as much).
-_F = TypeVar("_F", bound=Callable[..., Any])
-_BORROWS: Any = {"_nrt": False, "forceinline": True}
-jitable: Callable[[_F], _F] = register_jitable(**_BORROWS)
-# The same without forced inlining, for functions that take longer than a call.
-CALLED: Any = {"_nrt": False}
-borrowing: Callable[[_F], _F] = register_jitable(**CALLED)
+REGISTRY = Registry("policy", "zib.register(...)")
 
 
 class Policy(NamedTuple):
@@ -46,11 +41,33 @@ class Policy(NamedTuple):
     propensities: Callable[[Any, Any], Any] | None
 
 
-REGISTRY: dict[type, Policy] = {}
+@REGISTRY.kernel(INLINED)
+def scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    """Write one score per arm into `out`."""
+
+
+@REGISTRY.kernel(INLINED)
+def indices(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    """Write the exact score of every arm into `out`."""
+
+
+@REGISTRY.kernel(INLINED)
+def update(spec: Any, state: Any, arm: int, reward: float) -> None:
+    """Learn from one reward."""
+
+
+@REGISTRY.kernel(INLINED)
+def refresh(spec: Any, state: Any, arm: int) -> None:
+    """Recompute what is derived from the statistics of one arm."""
+
+
+@REGISTRY.kernel(INLINED)
+def refresh_all(spec: Any, state: Any) -> None:
+    """Recompute what is derived from the statistics of every arm."""
 
 
 def _no_refresh(spec: Any, state: Any, arm: int) -> None:
-    """Nothing is cached."""
+    """Nothing is derived."""
 
 
 def _refresh_each(spec: Any, state: Any) -> None:
@@ -61,9 +78,10 @@ def _refresh_each(spec: Any, state: Any) -> None:
 def register(
     spec_type: type,
     *,
-    init: Callable[[Any, int], Any],
     scores: Kernel,
     update: Kernel,
+    own: type[Part] = Part,
+    init: Callable[[Any, int], Any] | None = None,
     refresh: Kernel | None = None,
     refresh_all: Kernel | None = None,
     indices: Kernel | None = None,
@@ -80,8 +98,12 @@ def register(
     ----------
     spec_type
         The NamedTuple class of the parameters; it must live in an importable module.
+    own
+        What the policy keeps besides the statistics of `ArmState`: a class of declared arrays, see
+        `zib.core.state`.
     init
-        ``init(spec, n_arms) -> state``; plain Python, called once.
+        ``init(spec, n_arms) -> state``, where the empty state needs more than the declaration
+        says; plain Python, called once.
     scores
         ``scores(spec, state, rng, out)`` writes one score per arm into `out`; the arm with the
         largest is chosen, ties at random. Must write ``inf`` for arms never pulled, and must not
@@ -110,36 +132,34 @@ def register(
     allocates
         Whether a kernel creates arrays while it runs (slower; prefer a column of ``state.cache``).
     """
-    if not (issubclass(spec_type, tuple) and hasattr(spec_type, "_fields")):
-        raise InvalidParameterError(
-            f"`spec_type` must be a NamedTuple class; got {spec_type.__name__}"
-        )
+
+    def empty(spec: Any, n_arms: int) -> ArmState:
+        return new_state(n_arms, own=own, horizon=getattr(spec, "horizon", 1.0))
+
     compilable = register_jitable if allocates else jitable
     scoring = compilable(scores)
-    REGISTRY[spec_type] = Policy(
+    REGISTRY.add(
         spec_type,
-        init,
-        scoring,
-        compilable(update),
-        compilable(refresh or _no_refresh),
-        compilable(refresh_all or _refresh_each),
-        scoring if indices is None else compilable(indices),
-        additive,
-        sums,
-        weigh,
-        randomized,
-        propensities,
+        Policy(
+            spec_type,
+            init or empty,
+            scoring,
+            compilable(update),
+            compilable(refresh or _no_refresh),
+            compilable(refresh_all or _refresh_each),
+            scoring if indices is None else compilable(indices),
+            additive,
+            sums,
+            weigh,
+            randomized,
+            propensities,
+        ),
     )
 
 
 def lookup(spec: Any) -> Policy:
     """Return what is registered for the type of `spec`, or raise a TypeError that says how."""
-    found = REGISTRY.get(type(spec))
-    if found is None:
-        raise TypeError(
-            f"{type(spec).__name__} is not a registered policy; "
-            "register its kernels with zib.register(...) first"
-        )
+    found: Policy = REGISTRY.lookup(spec)
     return found
 
 
@@ -185,61 +205,6 @@ def draws_randomly(spec: Any) -> bool:
 def init(spec: Any, n_arms: int) -> Any:
     """Return the empty state of the policy."""
     return lookup(spec).init(spec, n_arms)
-
-
-def scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    """Write one score per arm into `out`."""
-    lookup(spec).scores(spec, state, rng, out)
-
-
-def indices(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    """Write the exact score of every arm into `out`."""
-    lookup(spec).indices(spec, state, rng, out)
-
-
-def update(spec: Any, state: Any, arm: int, reward: float) -> None:
-    """Learn from one reward."""
-    lookup(spec).update(spec, state, arm, reward)
-
-
-def refresh(spec: Any, state: Any, arm: int) -> None:
-    """Recompute what is cached about one arm."""
-    lookup(spec).refresh(spec, state, arm)
-
-
-def refresh_all(spec: Any, state: Any) -> None:
-    """Recompute what is cached about every arm."""
-    lookup(spec).refresh_all(spec, state)
-
-
-def _compiled(spec: Any, which: str) -> Kernel | None:
-    found = REGISTRY.get(getattr(spec, "instance_class", object))
-    return None if found is None else getattr(found, which)
-
-
-@overload(scores, strict=False, jit_options=_BORROWS)
-def _scores(spec, state, rng, out):  # type: ignore[no-untyped-def]
-    return _compiled(spec, "scores")
-
-
-@overload(indices, strict=False, jit_options=_BORROWS)
-def _indices(spec, state, rng, out):  # type: ignore[no-untyped-def]
-    return _compiled(spec, "indices")
-
-
-@overload(update, strict=False, jit_options=_BORROWS)
-def _update(spec, state, arm, reward):  # type: ignore[no-untyped-def]
-    return _compiled(spec, "update")
-
-
-@overload(refresh, strict=False, jit_options=_BORROWS)
-def _refresh(spec, state, arm):  # type: ignore[no-untyped-def]
-    return _compiled(spec, "refresh")
-
-
-@overload(refresh_all, strict=False, jit_options=_BORROWS)
-def _refresh_all(spec, state):  # type: ignore[no-untyped-def]
-    return _compiled(spec, "refresh_all")
 
 
 @jitable

@@ -1,42 +1,332 @@
-"""What all specs have in common: they print, compare, copy and travel by their parameters."""
+"""Parameters declared once: constructor, errors, printing, equality and JSON follow from them.
+
+    class ZITS(Spec):
+        horizon: float = real(low=2)
+        sigma: float = positive()
+        rho: float = positive(default=0.9)
+        unseen: float | str = number_or("pooled", default="pooled")
+        label = "ZI-TS"
+
+From these lines come the keyword-only constructor, its one-sentence errors, `repr`, equality,
+hashing, pickling, `parameters` and the table of parameters in the documentation.
+
+A `Spec` is a tuple of numbers and of other specs, because compiled code sees it: a choice such as
+``radius="given_count"`` is stored as its position among the options, a word that stands for "no
+number" as NaN. `parameters` turns them back into what the user wrote. A `Declared` is the same for
+objects that compiled code does not see, such as environments and laws: it keeps what it is given.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
+
+import numpy as np
+
+from zib.core import validate as check
+from zib.core.validate import Closed, InvalidParameterError
+
+_REQUIRED: Any = inspect.Parameter.empty
 
 
-class Spec:
-    """Mix-in for NamedTuple specs whose constructor validates keyword arguments.
+class Field(NamedTuple):
+    """One declared parameter."""
 
-    Compiled code sees only numbers: a choice such as ``radius="given_count"`` is stored as its
-    position in `choices`, and a word standing for "no number" as NaN (see `words`). `parameters`
-    turns them back into what the user wrote.
+    checked: Callable[[str, Any], Any]  # (name, what the user wrote) -> what is stored, or raises
+    shown: Callable[[Any], Any]  # what is stored -> what the user wrote
+    allowed: str  # the range in words, for errors and documentation
+    default: Any = _REQUIRED
+    derived: Callable[[Mapping[str, Any]], Any] | None = None  # computed from the fields before it
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# --------------------------------------------------------------------------------- kinds of fields
+
+
+def real(
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    closed: Closed = "both",
+    default: Any = _REQUIRED,
+) -> Any:
+    """Declare a finite number in an interval."""
+    return Field(
+        lambda name, value: check.real(name, value, low, high, closed),
+        _same,
+        f"number in {check.interval(low, high, closed)}",
+        default,
+    )
+
+
+def positive(*, default: Any = _REQUIRED) -> Any:
+    """Declare a finite number > 0."""
+    return real(low=0.0, closed="neither", default=default)
+
+
+def whole(*, low: int | None = None, high: int | None = None, default: Any = _REQUIRED) -> Any:
+    """Declare a whole number."""
+    return Field(
+        lambda name, value: check.integer(name, value, low, high),
+        _same,
+        f"whole number in [{'-inf' if low is None else low}, {'inf' if high is None else high}]",
+        default,
+    )
+
+
+def choice(options: Sequence[str], *, default: Any = _REQUIRED) -> Any:
+    """Declare one of several words; a `Spec` stores its position."""
+    return Field(
+        lambda name, value: check.choice(name, value, options),
+        lambda code: options[int(code)],
+        "one of " + ", ".join(repr(option) for option in options),
+        default,
+    )
+
+
+def word(options: Sequence[str], *, default: Any = _REQUIRED) -> Any:
+    """Declare one of several words that is stored as it is, for a `Declared`."""
+    return choice(options, default=default)._replace(
+        checked=lambda name, value: options[check.choice(name, value, options)], shown=_same
+    )
+
+
+def optional(inner: Any, *, default: Any = None) -> Any:
+    """Declare a parameter that may be None; numbers store NaN for it."""
+
+    def checked(name: str, value: Any) -> Any:
+        return math.nan if value is None else inner.checked(name, value)
+
+    def shown(value: Any) -> Any:
+        return None if isinstance(value, float) and math.isnan(value) else inner.shown(value)
+
+    return Field(checked, shown, f"{inner.allowed}, or None", default)
+
+
+def number_or(name_of_none: str, inner: Any = None, *, default: Any = _REQUIRED) -> Any:
+    """Declare a number or one word that stands for no number, stored as NaN."""
+    number = real() if inner is None else inner
+
+    def checked(name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            if value == name_of_none:
+                return math.nan
+            raise InvalidParameterError(
+                f"`{name}` must be {name_of_none!r} or a number; got {value!r}"
+            )
+        return number.checked(name, value)
+
+    return Field(
+        checked,
+        lambda value: name_of_none if math.isnan(value) else value,
+        f"{number.allowed}, or {name_of_none!r}",
+        default,
+    )
+
+
+def converted(
+    to_stored: Callable[[Any], Any],
+    to_shown: Callable[[Any], Any] = _same,
+    *,
+    allowed: str,
+    default: Any = _REQUIRED,
+) -> Any:
+    """Declare a parameter with a check of its own; `to_stored` raises a one-sentence error."""
+    return Field(lambda name, value: to_stored(value), to_shown, allowed, default)
+
+
+def derived(function: Callable[[Mapping[str, Any]], Any], *, init: bool = False) -> Any:
+    """Declare a number that follows from the fields before it; not a parameter."""
+    return Field(lambda name, value: value, _same, "", None, function)
+
+
+# -------------------------------------------------------------------------------- what all declare
+
+KNOWN: dict[str, type] = {}  # every class with declared parameters, by the name it is saved under
+
+
+def saved_name(kind: type) -> str:
+    """Return the name a class is saved under; for our own, independent of the file it is in."""
+    parts = kind.__module__.split(".")
+    where = ".".join(parts[:2]) if parts[0] == "zib" else kind.__module__
+    return f"{where}.{kind.__qualname__}"
+
+
+class _Declares:
+    """What `Spec` and `Declared` have in common."""
+
+    __slots__ = ()
+
+    declared: ClassVar[dict[str, Field]] = {}
+    # A short name for figures and tables: a string, or a property where it depends on parameters.
+    label: ClassVar[Any] = property(
+        lambda self: getattr(self, "default_label", "") or type(self).__name__
+    )
+
+    def __init_subclass__(cls, positional: int = 0, **kwargs: Any) -> None:
+        """Collect the fields of the class body; the first `positional` may be given in order."""
+        super().__init_subclass__(**kwargs)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
+        cls.declared = {**cls.declared, **own}
+        cls._lay_out(own, positional)
+        KNOWN[saved_name(cls)] = cls
+
+    @classmethod
+    def _lay_out(cls, own: Mapping[str, Field], positional: int) -> None:
+        """Prepare the class to hold its fields."""
+        cls.__signature__ = _signature(cls.declared, positional)  # type: ignore[attr-defined]
+        for name in own:
+            delattr(cls, name)
+
+    @classmethod
+    def _values(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return what is stored for these arguments, or raise."""
+        bound = _bound(cls, args, kwargs)
+        out: dict[str, Any] = {}
+        for name, field in cls.declared.items():
+            if field.derived is None:
+                out[name] = field.checked(name, bound[name])
+            else:
+                out[name] = field.derived(out)
+        return out
+
+    def check(self) -> None:
+        """Raise unless the parameters, each allowed, go together; called by the constructor."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that rebuild this object."""
+        return {
+            name: field.shown(getattr(self, name))
+            for name, field in self.declared.items()
+            if field.derived is None
+        }
+
+    def _replace(self, **changes: Any) -> Any:
+        return type(self)(**{**self.parameters(), **changes})
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in self.parameters().items())
+        return f"{type(self).__name__}({inside})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return False
+        mine, others = self.parameters(), other.parameters()
+        return mine.keys() == others.keys() and all(_alike(mine[k], others[k]) for k in mine)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple((k, _hashable(v)) for k, v in self.parameters().items())))
+
+    def __reduce__(self) -> Any:
+        return (_rebuild, (type(self), self.parameters()))
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return bool(a == b)
+
+
+def _hashable(value: Any) -> Any:
+    return value.tobytes() if isinstance(value, np.ndarray) else value
+
+
+def _rebuild(kind: type, parameters: dict[str, Any]) -> Any:
+    return kind(**parameters)
+
+
+def _signature(declared: Mapping[str, Field], positional: int) -> inspect.Signature:
+    kinds = inspect.Parameter
+    parameters = [
+        kinds(
+            name,
+            kinds.POSITIONAL_OR_KEYWORD if i < positional else kinds.KEYWORD_ONLY,
+            default=field.default,
+        )
+        for i, (name, field) in enumerate(
+            (name, field) for name, field in declared.items() if field.derived is None
+        )
+    ]
+    return inspect.Signature(parameters)
+
+
+def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by name, defaults filled in."""
+    try:
+        bound = cls.__signature__.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{cls.__name__}: {error}; it takes {cls.__signature__}") from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    frozen_default=True,
+    field_specifiers=(
+        real,
+        positive,
+        whole,
+        choice,
+        word,
+        optional,
+        number_or,
+        converted,
+        derived,
+    ),
+)
+class Spec(_Declares, tuple[Any, ...]):
+    """Base of specs: immutable parameters that compiled code sees.
+
+    Declare fields in the class body (see the module). Override `check` for conditions that concern
+    several parameters, and `label` for a name that depends on them.
     """
 
     __slots__ = ()
 
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    words: ClassVar[Mapping[str, str | None]] = {}
-    default_label: ClassVar[str] = ""
+    # Compiled code cannot tell two empty tuples apart, so a spec without parameters has one entry
+    # that says nothing.
+    _fields: ClassVar[tuple[str, ...]] = ("unused",)
+    _is_mixed_in: ClassVar[bool] = False
+
+    @classmethod
+    def _lay_out(cls, own: Mapping[str, Field], positional: int) -> None:
+        tuples: list[Any] = [
+            t for t in cls.__mro__ if "_fields" in vars(t) and not issubclass(t, _Declares)
+        ]
+        if tuples:  # the form before parameters were declared: `class Mine(Spec, SomeNamedTuple)`
+            cls._fields, cls._is_mixed_in = tuples[0]._fields, True
+            return
+        super()._lay_out(own, positional)
+        if cls.declared:
+            cls._fields = tuple(cls.declared)
+            for position, name in enumerate(cls._fields):
+                setattr(cls, name, property(operator.itemgetter(position)))
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Check all parameters and store them."""
+        if cls._is_mixed_in:
+            return super().__new__(cls, *args, **kwargs)
+        values = cls._values(args, kwargs)
+        self = tuple.__new__(cls, tuple(values.values()) or (0.0,))
+        self.check()
+        return self
 
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this spec."""
-        out: dict[str, Any] = {}
-        for name, value in self._asdict().items():  # type: ignore[attr-defined]
-            if name in self.choices:
-                out[name] = self.choices[name][int(value)]
-            elif name in self.words and math.isnan(value):
-                out[name] = self.words[name]
-            else:
-                out[name] = value
-        return out
+        return _mixed_in_parameters(self) if self._is_mixed_in else super().parameters()
 
-    @property
-    def label(self) -> str:
-        """A short name for figures and tables."""
-        return self.default_label or type(self).__name__
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -48,37 +338,61 @@ class Spec:
         """All rewards there are, ascending; None: any within `reward_range`."""
         return None
 
-    def _replace(self, **changes: Any) -> Any:
-        return type(self)(**{**self.parameters(), **changes})
 
-    def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={value!r}" for name, value in self.parameters().items())
-        return f"{type(self).__name__}({inside})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.parameters() == other.parameters()
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((type(self), tuple(self.parameters().items())))
-
-    def __reduce__(self) -> Any:
-        return (_rebuild, (type(self), self.parameters()))
+def _mixed_in_parameters(spec: Any) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    choices, words = getattr(spec, "choices", {}), getattr(spec, "words", {})
+    for name, value in spec._asdict().items():
+        if name in choices:
+            out[name] = choices[name][int(value)]
+        elif name in words and math.isnan(value):
+            out[name] = words[name]
+        else:
+            out[name] = value
+    return out
 
 
-def _rebuild(spec_type: type, parameters: dict[str, Any]) -> Any:
-    return spec_type(**parameters)
+@dataclass_transform(
+    frozen_default=True,
+    field_specifiers=(
+        real,
+        positive,
+        whole,
+        choice,
+        word,
+        optional,
+        number_or,
+        converted,
+        derived,
+    ),
+)
+class Declared(_Declares):
+    """Base of objects with declared parameters that compiled code does not see."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in self._values(args, kwargs).items():
+            object.__setattr__(self, name, value)
+        self.check()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
 
 
 def parameters_of(spec: Any) -> dict[str, Any]:
     """Return the parameters of any registered spec, also of one that does not use `Spec`."""
-    if isinstance(spec, Spec):
-        return spec.parameters()
-    return dict(spec._asdict())
+    return spec.parameters() if isinstance(spec, _Declares) else dict(spec._asdict())
 
 
 def label_of(spec: Any) -> str:
     """Return a short name for any registered spec."""
-    return spec.label if isinstance(spec, Spec) else type(spec).__name__
+    return spec.label if isinstance(spec, _Declares) else type(spec).__name__
+
+
+def parameter_table(kind: type) -> str:
+    """Return the parameters of a class as a Markdown table: name, range, default."""
+    lines = ["| parameter | allowed | default |", "|---|---|---|"]
+    for name, field in kind.declared.items():  # type: ignore[attr-defined]
+        if field.derived is None:
+            default = "required" if field.default is _REQUIRED else f"`{field.default!r}`"
+            lines.append(f"| `{name}` | {field.allowed} | {default} |")
+    return "\n".join(lines)

@@ -16,7 +16,8 @@ class InvalidParameterError(ValueError):
     """An argument outside its allowed range; the message names it, the range and the value."""
 
 
-def _interval(low: float, high: float, closed: Closed) -> str:
+def interval(low: float, high: float, closed: Closed) -> str:
+    """Return an interval in mathematical notation."""
     left = "[" if closed in ("both", "left") and math.isfinite(low) else "("
     right = "]" if closed in ("both", "right") and math.isfinite(high) else ")"
     return f"{left}{_number(low)}, {_number(high)}{right}"
@@ -34,7 +35,7 @@ def real(
     closed: Closed = "both",
 ) -> float:
     """Return `value` as a finite float inside the interval, or raise."""
-    wanted = f"`{name}` must be a finite number in {_interval(low, high, closed)}; got {value!r}"
+    wanted = f"`{name}` must be a finite number in {interval(low, high, closed)}; got {value!r}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):
@@ -46,7 +47,7 @@ def real(
     too_high = number > high or (number == high and closed in ("neither", "left"))
     if too_low or too_high:
         raise InvalidParameterError(
-            f"`{name}` must lie in {_interval(low, high, closed)}; got {value!r}"
+            f"`{name}` must lie in {interval(low, high, closed)}; got {value!r}"
         )
     return number
 
@@ -107,5 +108,5 @@ def inside(
         first = np.unravel_index(int(np.argmax(bad)), array.shape)
         at = "" if array.ndim == 0 else f" at position {', '.join(str(int(i)) for i in first)}"
         raise InvalidParameterError(
-            f"`{name}` must lie in {_interval(low, high, closed)}; got {float(array[first])!r}{at}"
+            f"`{name}` must lie in {interval(low, high, closed)}; got {float(array[first])!r}{at}"
         )

@@ -1,0 +1,259 @@
+"""What a policy has learned: named arrays, declared once.
+
+Every multi-armed policy keeps the same statistics of its arms (`ArmState`). What else it keeps, it
+declares as a part of its own, and kernels read it by name, ``state.own.prob_cap[arm]``:
+
+    class Caps(Part):
+        prob_cap: Floats = per_arm()
+        mean_cap: Floats = per_arm()
+        log_total: Floats = per_arm(is_sum=True)  # adds up over rewards: merged and subtracted
+        scale: Floats = scalar()                  # one number, read as state.own.scale[0]
+        last: Floats = arm_number()               # an arm, or -1
+
+From the declaration follow the empty state, arms that come and go, merging, subtracting, and the
+checks of a loaded state.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib.core.registry import jitable
+
+Floats = NDArray[np.float64]
+
+
+class Array(NamedTuple):
+    """One declared array."""
+
+    shape: tuple[int | str, ...]  # "arms", a number, or the name of a size given to `new_state`
+    start: float = 0.0
+    is_sum: bool = False
+    is_arm: bool = False
+    finite: bool = True
+    least: float = -math.inf
+
+    @property
+    def is_per_arm(self) -> bool:
+        """Whether there is one row per arm."""
+        return self.shape[:1] == ("arms",)
+
+    def empty(self, sizes: Mapping[str, int]) -> Floats:
+        """Return the array before anything was learned."""
+        return np.full([sizes[n] if isinstance(n, str) else n for n in self.shape], self.start)
+
+
+def per_arm(
+    *more: int | str,
+    start: float = 0.0,
+    is_sum: bool = False,
+    finite: bool = True,
+    least: float = -math.inf,
+) -> Any:
+    """Declare one number per arm, or one row of `more` numbers.
+
+    `is_sum`: adds up over the rewards of the arm. `finite`: infinity is not allowed. `least`: the
+    smallest value allowed.
+    """
+    return Array(("arms", *more), start, is_sum, False, finite, least)
+
+
+def scalar(
+    *, start: float = 0.0, is_sum: bool = False, finite: bool = True, least: float = -math.inf
+) -> Any:
+    """Declare one number, kept in an array of length 1 so that kernels can change it."""
+    return Array((1,), start, is_sum, False, finite, least)
+
+
+def table(*shape: int | str, start: float = 0.0, finite: bool = True) -> Any:
+    """Declare an array that does not depend on the arms; `new_state` is given sizes with names."""
+    return Array(shape, start, False, False, finite)
+
+
+def arm_number(*, start: float = -1.0) -> Any:
+    """Declare the number of an arm, −1 for none; it follows the arm when others are removed."""
+    return Array((1,), start, False, True)
+
+
+@dataclass_transform(field_specifiers=(per_arm, scalar, table, arm_number))
+class Part(tuple[Any, ...]):
+    """Base of the named parts of a state; arrays are declared in the class body."""
+
+    __slots__ = ()
+    # Compiled code cannot tell two empty tuples apart, so an empty part has one array of length 0.
+    declared: ClassVar[dict[str, Array]] = {"unused": Array((0,))}
+    _fields: ClassVar[tuple[str, ...]] = ("unused",)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Collect the arrays of the class body, after those of the base classes."""
+        super().__init_subclass__(**kwargs)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Array)}
+        inherited = {name: a for name, a in cls.declared.items() if name != "unused"}
+        if own or inherited:
+            cls.declared = {**inherited, **own}
+            cls._fields = tuple(cls.declared)
+            for position, name in enumerate(cls._fields):
+                setattr(cls, name, property(operator.itemgetter(position)))
+
+    def __new__(cls, *arrays: Any) -> Self:
+        """Take the arrays in the order of their declaration."""
+        return tuple.__new__(cls, arrays)
+
+    @classmethod
+    def new(cls, sizes: Mapping[str, int]) -> Self:
+        """Return the part before anything was learned; `sizes` gives "arms" and what is named."""
+        return cls(*(array.empty(sizes) for array in cls.declared.values()))
+
+    def _asdict(self) -> dict[str, Floats]:  # by this method Numba knows a tuple with names
+        return dict(zip(self._fields, self, strict=True))
+
+    def __reduce__(self) -> Any:
+        return (type(self), tuple(self))
+
+
+class ArmState(NamedTuple):
+    """What a multi-armed policy has learned.
+
+    For arm k: `pulls` n, `nonzero` B, `total` S (sum of the non-zero rewards) and `spread`, the
+    centred sum of squares of the non-zero rewards. The centred form loses no digits when rewards
+    are large against their spread, and two workers' statistics still add up.
+    """
+
+    pulls: Floats
+    nonzero: Floats
+    total: Floats
+    spread: Floats
+    clock: Floats  # [0]: rewards learned from
+    horizon: Floats  # [0]: the horizon in force; in the state because the doubling trick changes it
+    log_horizon: Floats  # [0]: its logarithm
+    own: Any  # what the policy declares
+    around: Any  # what a wrapper of the policy declares
+
+
+_COMMON: dict[str, Array] = {
+    "pulls": per_arm(least=0.0),
+    "nonzero": per_arm(least=0.0),
+    "total": per_arm(),
+    "spread": per_arm(least=0.0),
+    "clock": scalar(least=0.0),
+    "horizon": scalar(start=1.0, least=1.0),
+    "log_horizon": scalar(least=0.0),
+}
+
+
+def new_state(
+    n_arms: int,
+    *,
+    own: type[Part] = Part,
+    around: type[Part] = Part,
+    horizon: float = 1.0,
+    sizes: Mapping[str, int] | None = None,
+) -> ArmState:
+    """Return the state of `n_arms` untried arms."""
+    named = {"arms": n_arms, **(sizes or {})}
+    common = {name: array.empty(named) for name, array in _COMMON.items()}
+    state = ArmState(**common, own=own.new(named), around=around.new(named))
+    set_horizon(state, float(horizon))
+    return state
+
+
+@jitable
+def set_horizon(state: Any, horizon: float) -> None:
+    """Put a horizon in force."""
+    state.horizon[0] = horizon
+    state.log_horizon[0] = math.log(horizon)
+
+
+def arrays(state: ArmState) -> Iterator[tuple[str, Array, Floats]]:
+    """Return name, declaration and array of everything a state holds."""
+    for name, declaration in _COMMON.items():
+        yield name, declaration, getattr(state, name)
+    for part in ("own", "around"):
+        held = getattr(state, part)
+        for (name, declaration), array in zip(held.declared.items(), held, strict=True):
+            yield f"{part}.{name}", declaration, array
+
+
+def _rebuilt(state: ArmState, new: Mapping[str, Floats]) -> ArmState:
+    own, around = (
+        type(held)(*(new[f"{part}.{name}"] for name in held.declared))
+        for part, held in (("own", state.own), ("around", state.around))
+    )
+    return ArmState(**{name: new[name] for name in _COMMON}, own=own, around=around)
+
+
+def copied(state: ArmState) -> ArmState:
+    """Return a state with arrays of its own."""
+    return _rebuilt(state, {name: array.copy() for name, _, array in arrays(state)})
+
+
+def rearranged(state: ArmState, sources: Sequence[int]) -> ArmState:
+    """Return the state of other arms: for each, the arm of `state` it is, or −1 if it is untried.
+
+    What is derived from all arms together has to be refreshed afterwards. The clock keeps counting
+    the rewards of arms that are gone.
+    """
+    chosen = np.asarray(sources, dtype=np.int64)
+    known = chosen >= 0
+    where = {int(arm): float(position) for position, arm in enumerate(chosen)}
+    new = {}
+    for name, declaration, array in arrays(state):
+        if declaration.is_per_arm:
+            new[name] = np.full((chosen.size, *array.shape[1:]), declaration.start)
+            new[name][known] = array[chosen[known]]
+        elif declaration.is_arm:
+            new[name] = np.array([where.get(int(array[0]), -1.0)])
+        else:
+            new[name] = array.copy()
+    return _rebuilt(state, new)
+
+
+def add_states(into: ArmState, other: ArmState, sign: float = 1.0) -> None:
+    """Add the statistics of `other` to those of `into`, as if one had seen all rewards.
+
+    With `sign` −1 those of `other`, which `into` contains, are taken out again.
+    """
+    count = into.nonzero + sign * other.nonzero  # of the sum, or of the rest
+    total = into.total + sign * other.total
+    a = into.nonzero if sign > 0 else count
+    both = (a > 0) & (other.nonzero > 0)
+    mean = (into.total if sign > 0 else total)[both] / a[both]
+    apart = mean - other.total[both] / other.nonzero[both]
+    weight = a[both] * other.nonzero[both] / (a[both] + other.nonzero[both])
+    into.spread[:] += sign * other.spread
+    into.spread[both] += sign * apart * apart * weight
+    into.pulls[:] += sign * other.pulls
+    into.nonzero[:] = count
+    into.total[:] = total
+    into.clock[0] += sign * other.clock[0]
+    emptied = count == 0
+    for (_, declaration, mine), (_, _, others) in zip(arrays(into), arrays(other), strict=True):
+        if declaration.is_sum:
+            mine += sign * others
+            if sign < 0 and declaration.is_per_arm:
+                mine[emptied] = 0.0
+    if sign < 0:
+        into.total[emptied] = 0.0
+        into.spread[count <= 1] = 0.0
+        np.maximum(into.spread, 0.0, out=into.spread)
+
+
+def problem_in(state: ArmState) -> str | None:
+    """Return what a state cannot be, in words, or None: for states that come from outside."""
+    n_arms = state.pulls.size
+    for name, declaration, array in arrays(state):
+        if np.isnan(array).any() or (declaration.finite and np.isinf(array).any()):
+            return f"`{name}` holds a value that is not a finite number"
+        if (array < declaration.least).any():
+            return f"`{name}` holds {array.min()!r}, less than {declaration.least:g}"
+        if declaration.is_arm and not (array[0] == int(array[0]) and -1 <= array[0] < n_arms):
+            return f"`{name}` must be the number of one of {n_arms} arms or -1; got {array[0]!r}"
+    if (state.nonzero > state.pulls).any():
+        return "`nonzero` holds more non-zero rewards than `pulls` has rewards"
+    return None
