@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.ope.helpers import ARMS, LOGGING, TARGET, sparse_log
 from zib import InvalidParameterError, ope
 from zib.logs import LoggedData
-from zib.report.evaluation import forest_panel
+from zib.logs.ope.page import forest_panel
 
 mpl.use("agg")
 import matplotlib.pyplot as plt

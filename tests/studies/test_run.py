@@ -12,7 +12,7 @@ import pytest
 
 import zib
 from zib import studies
-from zib.studies import numbers
+from zib.studies import report
 
 TWO = """
 name = "Two <environments> & more"
@@ -135,7 +135,7 @@ def test_an_interruption_in_mid_environment_shows_what_there_is(file, monkeypatc
     outcome = played(file, run={"store": False})
     assert outcome.interrupted
     (only,) = outcome.played
-    _, rows = numbers.final_rows(only.result)
+    _, rows = report.final_rows(only.result)
     assert [row[0] for row in rows] == ["ZI-TS", "UCB1 <scaled>"]
     assert [row[-1] for row in rows] == ["2", "0"]
     assert rows[1][1] == rows[1][2] == "–"
@@ -178,7 +178,7 @@ def test_summaries_make_the_same_report(file):
     for label in ("a/b <x>", "a b x"):
         np.testing.assert_allclose(short[label].mean(), runs[label].mean(), rtol=1e-12)
     page = studies.write(short).read_text(encoding="utf-8")
-    one, two = numbers.final_rows(runs["a b x"]), numbers.final_rows(short["a b x"])
+    one, two = report.final_rows(runs["a b x"]), report.final_rows(short["a b x"])
     assert one == two
     assert "a-b-x.npz" in page
     frame = pd.read_csv(file.parent / "results" / "study" / "regret.csv")
@@ -277,13 +277,13 @@ def made(regret: list[list[float]]) -> zib.Results:
 
 
 def test_words_follow_the_paired_differences():
-    near = numbers.in_words(made([[9.0, 1.0, 5.0], [1.0, 9.0, 4.0], [50.0, 51.0, 50.0]]))
+    near = report.in_words(made([[9.0, 1.0, 5.0], [1.0, 9.0, 4.0], [50.0, 51.0, 50.0]]))
     assert near.startswith("p1 has the lowest regret, 4.67 [")
     assert near.endswith("as good: p0.")
-    clear = numbers.in_words(made([[9.0, 11.0, 10.0], [1.0, 3.0, 2.1]]))
+    clear = report.in_words(made([[9.0, 11.0, 10.0], [1.0, 3.0, 2.1]]))
     assert re.search(r"The next, p0, has 7\.97 \[7\.82, 8\.11\] more\.$", clear)
-    assert "One replication" in numbers.in_words(made([[1.0], [2.0]]))
-    assert numbers.in_words(made([[1.0, 2.0]])).startswith("p0 has the lowest regret, 1.50 [")
+    assert "One replication" in report.in_words(made([[1.0], [2.0]]))
+    assert report.in_words(made([[1.0, 2.0]])).startswith("p0 has the lowest regret, 1.50 [")
 
 
 # --------------------------------------------------------------------------------------- estimating

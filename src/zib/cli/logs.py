@@ -267,6 +267,6 @@ def _bar() -> Iterator[Callable[[str, float], None]]:
 
 
 def _write(found: Evaluation, folder: Path, log: str) -> Path:
-    from zib.report.evaluation_page import write_page
+    from zib.logs.ope.page import write_page
 
     return write_page(found, folder, log)

@@ -133,7 +133,7 @@ def _run(study: Study, file: Path) -> None:
 
 
 def _show(outcome: Outcome) -> None:
-    from zib.studies.numbers import final_rows, in_words
+    from zib.studies.report import final_rows, in_words
 
     for case, result in outcome.played:
         heading, rows = final_rows(result)

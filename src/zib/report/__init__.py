@@ -1,7 +1,13 @@
-"""Figures and tables, made from results only: nothing here runs a simulation."""
+"""Figures, pages and numbers as text, made from results only: nothing here runs anything."""
 
-from zib.report.figures import FigureFiles, save_figure, small_print
-from zib.report.panels import legend_below, legend_height, regret_panel
+from zib.report.panels import (
+    FigureFiles,
+    legend_below,
+    legend_height,
+    regret_panel,
+    save_figure,
+    small_print,
+)
 from zib.report.style import POLICY_STYLES, Style, paper_style, style_of, styles_of
 
 __all__ = [

@@ -1,4 +1,8 @@
-"""Self-contained pages: one look for reports, advice and evaluations."""
+"""Pages from templates: one look for reports, studies, advice and evaluations.
+
+A page is a template in ``templates/`` and the values it names. It holds its images itself and
+loads nothing from elsewhere; links lead to the data files beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,132 +10,100 @@ import base64
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from html import escape
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-CSS = """
-:root { color-scheme: light dark; --fg: #1d2125; --soft: #5b646d; --bg: #ffffff; --card: #f6f7f8;
-  --line: #d9dde1; --link: #0b62a8; --holds: #00694d; --partly: #8a5a00; --fails: #a63a00;
-  --open: #5b646d; }
-@media (prefers-color-scheme: dark) { :root { --fg: #e4e7ea; --soft: #a3acb5; --bg: #15181b;
-  --card: #1e2226; --line: #363c42; --link: #7cc0f5; --holds: #4fd0a8; --partly: #f0b64a;
-  --fails: #ff9a66; --open: #a3acb5; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--bg); color: var(--fg);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
-main { max-width: 68rem; margin: 0 auto; padding: 2rem 1.25rem 5rem; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; }
-h2 { font-size: 1.4rem; margin: 3.2rem 0 .4rem; padding-top: 1.2rem;
-  border-top: 1px solid var(--line); }
-h3 { font-size: 1.05rem; margin: 1.7rem 0 .5rem; }
-p { margin: .5rem 0; max-width: 48rem; }
-a { color: var(--link); }
-.soft { color: var(--soft); }
-.small { font-size: .86rem; }
-nav ul { columns: 2 20rem; padding-left: 1.1rem; margin: .4rem 0; }
-table { border-collapse: collapse; width: 100%; font-size: .92rem; margin: .4rem 0 1rem;
-  font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .34rem .6rem;
-  border-bottom: 1px solid var(--line); }
-th { font-weight: 600; color: var(--soft); }
-.wide { overflow-x: auto; }
-tr.group td { font-weight: 600; padding-top: .9rem; border-bottom: 2px solid var(--line); }
-td.num, th.num { text-align: right; white-space: nowrap; }
-figure { margin: 1rem 0 1.4rem; }
-figure img { width: 100%; height: auto; display: block; background: #fff; border-radius: 6px;
-  border: 1px solid var(--line); }
-figcaption { color: var(--soft); font-size: .9rem; margin-top: .45rem; max-width: 52rem; }
-.badge { display: inline-block; white-space: nowrap; font-weight: 600; font-size: .86rem; }
-.holds { color: var(--holds); } .partly { color: var(--partly); } .fails { color: var(--fails); }
-.open { color: var(--open); }
-.verdict { border-left: 4px solid currentColor; background: var(--card); padding: .55rem .9rem;
-  margin: .6rem 0; border-radius: 0 6px 6px 0; }
-.verdict > * { color: var(--fg); } .verdict > .badge { color: inherit; }
-.verdict p { margin: .15rem 0; max-width: none; }
-.source { font-size: .78rem; padding: .05rem .45rem; border-radius: 1rem;
-  border: 1px solid var(--line); color: var(--soft); white-space: nowrap; }
-details { margin: .35rem 0; } summary { cursor: pointer; color: var(--link); font-size: .9rem; }
-details ul { margin: .3rem 0 .2rem; padding-left: 1.2rem; font-size: .88rem; }
-.note { background: var(--card); padding: .5rem .9rem; border-radius: 6px; max-width: none; }
-.count { display: inline-block; margin-right: 1.4rem; font-size: 1.02rem; }
-.answer { border-left: 4px solid var(--holds); background: var(--card); padding: .6rem .9rem;
-  margin: .8rem 0; border-radius: 0 6px 6px 0; }
-.answer code { font-size: 1rem; font-weight: 600; overflow-wrap: anywhere; }
-tr.total td { border-top: 2px solid var(--line); font-weight: 600; }
-tr.main td { color: var(--holds); font-weight: 600; }
-figure.half { max-width: 34rem; }
-pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .8rem;
-  overflow-x: auto; font-size: .84rem; line-height: 1.45; }
-code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
-@media print {
-  main { max-width: none; padding: 0; } body { font-size: 10.5pt; }
-  h2 { break-before: page; } figure, tr, .verdict { break-inside: avoid; }
-  h3 { break-after: avoid; }
-  details::details-content { content-visibility: visible; height: auto; }
-  nav { display: none; }
-}
-"""
+from zib.report import numbers
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
-def page(title: str, body: str) -> str:
-    """Return an HTML page that refers to nothing outside it."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+class Picture(NamedTuple):
+    """A figure by its file stem inside the folder of the page, with the words that go with it."""
+
+    stem: str
+    caption: str
+    alternative: str
+    half: bool = False
+
+
+class _Cell(NamedTuple):
+    text: str
+    interval: str
+    numeric: bool
+
+
+class _Table(NamedTuple):
+    head: list[_Cell]
+    rows: list[tuple[str, list[_Cell]]]
+
+
+def render(template: str, folder: Path, **values: Any) -> str:
+    """Return a page as text.
+
+    Parameters
+    ----------
+    template
+        Name of a template without its endings: ``"study"``.
+    folder
+        Where the page will be; its images are read from there.
+    values
+        What the template names; a name without a value is an error.
+    """
+    made = _templates().get_template(f"{template}.html.j2")
+    return made.render(image=lambda stem: _image(folder, stem), **values)
+
+
+@cache
+def _templates() -> Environment:
+    import jinja2
+
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("zib.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
+    shown = (numbers.number, numbers.percent, numbers.times, numbers.duration, numbers.count)
+    templates.filters.update({each.__name__: each for each in shown})
+    templates.globals["as_table"] = _table
+    return templates
 
 
-def figure(
-    folder: Path,
-    base: str,
-    caption: str,
-    alternative: str,
-    *,
-    ends: Sequence[str] = ("svg", "png", "csv"),
-    kind: str = "",
-) -> str:
-    """Return a figure with its image inside, and links to the files it is kept in."""
+def _image(folder: Path, stem: str) -> str:
+    """Return an image as an address that holds it; empty where the file is missing."""
     try:
-        data = base64.b64encode((folder / f"{base}.png").read_bytes()).decode()
+        data = (folder / f"{stem}.png").read_bytes()
     except OSError:
-        return f'<p class="note">The image {escape(base)}.png is missing.</p>'
-    files = " · ".join(f'<a href="{escape(base)}.{end}">{end.upper()}</a>' for end in ends)
-    marked = f' class="{escape(kind)}"' if kind else ""
-    return (
-        f'<figure{marked}><img src="data:image/png;base64,{data}" alt="{escape(alternative)}">'
-        f"<figcaption>{escape(caption)} <span>{files}</span></figcaption></figure>"
-    )
+        return ""
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
-def table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, last: str = "", marked: str = ""
-) -> str:
-    """Return a table of ready-made text; columns of numbers stand to the right.
+def _table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], last: str = "", marked: str = ""
+) -> _Table:
+    """Return the cells of a table of ready-made text; columns of numbers stand to the right.
 
     `last` is the class of the last row, and the row that starts with `marked` stands out. In a
     column of numbers "1.2 [1.0, 1.4]" takes two lines, which keeps tables narrow.
     """
     numeric = [all(_looks_numeric(row[i]) for row in rows) for i in range(len(columns))]
-    head = "".join(_cell("th", text, numeric[i]) for i, text in enumerate(columns))
     body = []
     for j, row in enumerate(rows):
         kind = last if last and j == len(rows) - 1 else "main" if row[0] == marked else ""
-        cells = "".join(_cell("td", text, numeric[i]) for i, text in enumerate(row))
-        body.append(f"<tr{f' class={kind}' if kind else ''}>{cells}</tr>")
-    return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
+        body.append((kind, [_cell(text, numeric[i]) for i, text in enumerate(row)]))
+    return _Table([_Cell(text, "", numeric[i]) for i, text in enumerate(columns)], body)
 
 
-def _cell(tag: str, text: str, numeric: bool) -> str:
-    estimate, bracket, interval = text.partition(" [")
-    inside = escape(text)
+def _cell(text: str, numeric: bool) -> _Cell:
+    estimate, bracket, rest = text.partition(" [")
     if numeric and bracket and estimate:
-        inside = f'{escape(estimate)}<br><span class="soft small">[{escape(interval)}</span>'
-    return f"<{tag}{' class=num' if numeric else ''}>{inside}</{tag}>"
+        return _Cell(estimate, f"[{rest}", numeric)
+    return _Cell(text, "", numeric)
 
 
 def _looks_numeric(text: str) -> bool:

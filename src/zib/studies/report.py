@@ -1,29 +1,48 @@
-"""One self-contained page for a study, with figures, numbers and the file that made them."""
+"""What a study found, as tables, sentences, figures and one page."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import textwrap
-from html import escape
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 import zib
-from zib.report.page import figure, page, table, write_together
-from zib.studies import pictures
-from zib.studies.numbers import final_frame, final_rows, in_words, ranking
+from zib.report import (
+    legend_below,
+    legend_height,
+    paper_style,
+    regret_panel,
+    save_figure,
+    styles_of,
+)
+from zib.report.numbers import MISSING, count, interval, number, shortened, times
+from zib.report.page import Picture, write_together
+from zib.report.page import render as render_page
 
 if TYPE_CHECKING:
-    from zib.studies.play import Outcome, Played
-    from zib.studies.study import Study
+    import pandas as pd
+    from matplotlib.figure import Figure
 
+    from zib.studies.play import Outcome, Played
+
+LEVEL = 0.95
 CAPTIONS = {
     "regret": "Mean cumulative regret with 95 % bands.",
     "regret-log": "The same on logarithmic axes: linear growth is a line of slope 1, logarithmic "
     "growth bends towards the horizontal.",
 }
 LONGEST = 600  # characters of a description; the study file has the rest
+PANEL = (8.2, 3.9)  # width and height of the only panel, in inches; more than one are smaller
+SMALL = (3.45, 2.7)
+GAPS = (0.62, 1.0)  # room between panels, for labels and titles
+MARGIN = {"left": 0.85, "right": 0.2, "top": 0.42, "under": 0.62, "small print": 0.245}
+LOG_FROM = 100  # rounds; fewer show nothing on logarithmic axes
 
 
 def write(outcome: Outcome, folder: str | Path | None = None) -> Path:
@@ -44,7 +63,7 @@ def write(outcome: Outcome, folder: str | Path | None = None) -> Path:
     """
 
     def make(draft: Path) -> None:
-        stems = pictures.draw_all(outcome, draft)
+        stems = draw_all(outcome, draft)
         final_frame(outcome.played).to_csv(
             draft / "final.csv", index=False, float_format="%.10g", lineterminator="\n"
         )
@@ -67,93 +86,53 @@ def _stems(played: tuple[Played, ...]) -> list[str]:
     return names
 
 
-def render(outcome: Outcome, folder: Path, stems: list[str]) -> str:
+def render(outcome: Outcome, folder: Path, stems: Sequence[str]) -> str:
     """Return the page as text; nothing in it refers to anything outside but its data files."""
-    shown = "".join(
-        figure(folder, stem, CAPTIONS[stem], pictures.alternative(outcome.played)) for stem in stems
-    )
-    files = dict(zip((each.case.label for each in outcome.played), _stems(outcome.played)))
-    body = "\n".join(
-        [
-            _head(outcome),
-            f'<h2 id="curves">Regret over time</h2>{shown}',
-            '<h2 id="final">Regret at the end</h2>',
-            *(_environment(each, files[each.case.label]) for each in outcome.played),
-            '<p class="soft small">All of it as a table: <a href="final.csv">final.csv</a>.</p>',
-            _settings(outcome.study),
-            _origin(outcome),
-            _reading(),
-        ]
-    )
-    return page(outcome.study.name, body)
-
-
-def _head(outcome: Outcome) -> str:
-    study = outcome.study
-    answers = "".join(
-        f"<p><b>{escape(case.label)}</b>: {escape(in_words(result))}</p>"
-        for case, result in outcome.played
-    )
-    note = ""
-    if outcome.interrupted:
-        missing = len(study.cases) - sum(each.result.complete for each in outcome.played)
-        note = (
-            '<p class="note">This study was interrupted: '
-            f"{missing} of {len(study.cases)} environments are not finished, and what is shown of "
-            "them rests on fewer replications.</p>"
-        )
-    about = f"<p>{escape(study.about)}</p>" if study.about else ""
-    return (
-        f"<header><h1>{escape(study.name)}</h1>{about}"
-        f'<p class="soft small">{_count(len(study.cases), "environment")} · '
-        f"{_count(len(study.cases[0].policies), 'policy', 'policies')} · "
-        f"{study.horizon:,} rounds · {_count(study.replications, 'replication')} · "
-        f"seed {study.seed} · study {study.hash}</p></header>"
-        f'{note}<div class="answer">{answers}</div>'
-    )
-
-
-def _count(n: int, one: str, many: str = "") -> str:
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def _environment(each: Played, stem: str) -> str:
-    case, result = each
-    heading, rows = final_rows(result)
-    kept = "Every run" if isinstance(result, zib.Results) else "Means, intervals, quantiles"
-    return (
-        f"<h3>{escape(case.label)}</h3>"
-        f"{table(heading, rows, marked=ranking(result)[0])}"
-        f'<p class="soft small">{kept}: <a href="{escape(stem)}.npz">{escape(stem)}.npz</a></p>'
-    )
-
-
-def _settings(study: Study) -> str:
-    environments = [(case.label, _described(case.environment)) for case in study.cases]
-    rows = [
-        (label, *dict.fromkeys(_described(case.policies[label]) for case in study.cases))
+    study, played = outcome.study, outcome.played
+    words = alternative(played)
+    first, *others = (Picture(stem, CAPTIONS[stem], words) for stem in stems)
+    descriptions = [
+        (label, " · ".join(dict.fromkeys(_described(case.policies[label]) for case in study.cases)))
         for label in study.cases[0].policies
     ]
-    policies = [(label, " · ".join(descriptions)) for label, *descriptions in rows]
-    changed = ""
-    if study.changes:
-        changed = f'<p class="note">Run with other settings: {escape(", ".join(study.changes))}</p>'
-    return (
-        '<h2 id="settings">Settings</h2>'
-        f"<h3>Environments</h3>{table(('environment', 'what it is'), environments)}"
-        "<h3>Policies</h3><p>With every parameter, also those the file leaves to the library or "
-        f"to the study.</p>{table(('policy', 'what it is'), policies)}"
-        '<h3>The study file</h3><p class="soft small">Also in '
-        '<a href="report.toml">report.toml</a>; paths in it start from the folder it was in.</p>'
-        f"{changed}<details><summary>show it</summary><pre>{escape(study.text)}</pre></details>"
+    return render_page(
+        "study",
+        folder,
+        outcome=outcome,
+        study=study,
+        unfinished=len(study.cases) - sum(each.result.complete for each in played),
+        answers=[(case.label, in_words(result)) for case, result in played],
+        lead=first,
+        pictures=others,
+        environments=list(_environments(played)),
+        described=[(case.label, _described(case.environment)) for case in study.cases],
+        policies=descriptions,
+        origin=_origin(outcome),
     )
+
+
+class Section(NamedTuple):
+    """What the page shows of one environment."""
+
+    label: str
+    table: tuple[tuple[str, ...], list[tuple[str, ...]]]
+    best: str
+    file: str
+    kept: str
+
+
+def _environments(played: tuple[Played, ...]) -> Iterator[Section]:
+    for stem, (case, result) in zip(_stems(played), played):
+        kept = "Every run" if isinstance(result, zib.Results) else "Means, intervals, quantiles"
+        yield Section(case.label, final_rows(result), ranking(result)[0], f"{stem}.npz", kept)
 
 
 def _described(thing: Any) -> str:
     return textwrap.shorten(repr(thing), LONGEST, placeholder=" …")
 
 
-def _origin(outcome: Outcome) -> str:
+def _origin(outcome: Outcome) -> list[tuple[str, str]]:
+    """Return what made the numbers: fingerprints, versions, machine, time."""
     study, how = outcome.study, outcome.study.how
     first = outcome.played[0].result.provenance
     versions = " · ".join(
@@ -161,12 +140,12 @@ def _origin(outcome: Outcome) -> str:
         for name in ("zib", "numpy", "numba", "scipy", "python")
         if name in first
     )
-    rows = [
+    return [
         ("study", f"{study.hash} (in the small print of the figures: plan)"),
         ("seed", str(study.seed)),
         ("versions", versions),
         ("platform", str(first.get("platform", ""))),
-        ("backend", f"{how.backend}, {_count(int(first['workers']), 'worker')}"),
+        ("backend", f"{how.backend}, {count(int(first['workers']), 'worker')}"),
         ("started", str(first.get("started", ""))),
         ("seconds", f"{outcome.seconds:.1f}"),
         *(
@@ -175,20 +154,201 @@ def _origin(outcome: Outcome) -> str:
         ),
         *((f"SHA-256 of {name}", digest) for name, digest in study.logs.items()),
     ]
-    return f'<h2 id="origin">Where it comes from</h2>{table(("what", ""), rows)}'
 
 
-def _reading() -> str:
-    return (
-        '<h2 id="reading">How to read this</h2>'
-        "<p>Regret is pseudo-regret: the mean reward of the best arm minus that of the arm played, "
-        "added up; in a contextual environment the best action is that of the round. All policies "
-        "meet the same rewards, so differences are paired by replication and their intervals are "
-        "narrower than those of the regrets. Intervals are Student’s at 95 %, each on its own: "
-        "they are not widened for the number of comparisons, nor for picking the best policy by "
-        "the same numbers. “10 % to 90 %” are quantiles over replications, and the reward is what "
-        "a policy earned over all rounds, on average.</p>"
-        "<p>The hash of a study covers what decides the numbers: environments, policies, horizon, "
-        "replications, seed, checkpoints and the content of log files. Backend, workers, store "
-        "and folder do not.</p>"
+# -------------------------------------------------------------------------------- numbers and words
+
+
+class Apart(NamedTuple):
+    """How much more regret a policy has than the best one, paired by replication."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval lies above zero."""
+        return self.low > 0.0
+
+
+def ranking(result: Any) -> list[str]:
+    """Return the labels by final regret, the lowest first; those without a finished run last."""
+    final = result.mean()[:, -1]
+    return [result.labels[int(i)] for i in np.argsort(np.where(np.isnan(final), np.inf, final))]
+
+
+def apart(result: Any, label: str, best: str) -> Apart:
+    """Return the paired difference of final regrets."""
+    return Apart(*result.difference(label, best, LEVEL).final)
+
+
+def final_frame(played: tuple[Played, ...]) -> pd.DataFrame:
+    """Return final regrets of all policies in all environments, with the distance to the best."""
+    import pandas as pd
+
+    parts: list[pd.DataFrame] = []
+    for case, result in played:
+        best = ranking(result)[0]
+        frame = result.summary(LEVEL)
+        frame.insert(0, "environment", case.label)
+        between = [apart(result, label, best) for label in result.labels]
+        for name in Apart._fields:
+            column = "above the best" if name == "mean" else f"above the best, {name}"
+            frame[column] = [getattr(each, name) for each in between]
+        parts.append(frame)
+    return pd.concat(parts, ignore_index=True)
+
+
+def curve_frame(played: tuple[Played, ...]) -> pd.DataFrame:
+    """Return mean regret with its interval at every checkpoint."""
+    import pandas as pd
+
+    parts = []
+    for case, result in played:
+        mean, (low, high) = result.mean(), result.interval(LEVEL)
+        runs = result.summary(LEVEL)["replications"]
+        for i, label in enumerate(result.labels):
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "environment": case.label,
+                        "policy": label,
+                        "round": result.checkpoints,
+                        "regret": mean[i],
+                        "low": low[i],
+                        "high": high[i],
+                        "replications": int(runs[i]),
+                    }
+                )
+            )
+    return pd.concat(parts, ignore_index=True)
+
+
+def final_rows(result: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heading and rows of the table of one environment, the best policy first."""
+    order = ranking(result)
+    frame = result.summary(LEVEL).set_index("policy")
+    least = frame.loc[order[0], "regret"]
+    rows: list[tuple[str, ...]] = []
+    for label in order:
+        row = frame.loc[label]
+        more = apart(result, label, order[0])
+        rows.append(
+            (
+                label,
+                interval(row["regret"], row["low"], row["high"]),
+                MISSING if label == order[0] else interval(*more),
+                times(row["regret"] / least if least > 0 else math.nan),
+                number(row["median"]),
+                f"{number(row['10 %'])} to {number(row['90 %'])}",
+                number(row["reward"]),
+                str(int(row["replications"])),
+            )
+        )
+    heading = (
+        "policy", "regret", "more than the best", "× best", "median", "10 % to 90 %", "reward",
+        "runs",
+    )  # fmt: skip
+    return heading, rows
+
+
+def in_words(result: Any) -> str:
+    """Return one or two sentences: which policy is best, and which are as good within the noise.
+
+    Intervals are each on their own; that the best was picked by the same numbers is not in them.
+    """
+    best, *others = ranking(result)
+    i = result.labels.index(best)
+    low, high = result.interval(LEVEL)
+    value = interval(result.mean()[i, -1], low[i, -1], high[i, -1])
+    said = f"{best} has the lowest regret, {value}."
+    between = {label: apart(result, label, best) for label in others}
+    known = {label: each for label, each in between.items() if math.isfinite(each.mean)}
+    if not known:
+        return said
+    if any(math.isnan(each.low) for each in known.values()):
+        return f"{said} One replication does not show how much of the difference is chance."
+    near = [label for label, each in known.items() if not each.clear]
+    if near:
+        alike = "; ".join(near)  # labels may hold commas
+        return f"{said} Within the noise of these replications, as good: {alike}."
+    label, each = min(known.items(), key=lambda item: item[1].mean)
+    return f"{said} The next, {label}, has {interval(*each)} more."
+
+
+# ------------------------------------------------------------------------------------------ figures
+
+
+def draw_all(outcome: Outcome, folder: Path) -> list[str]:
+    """Write the figures into `folder` and return the stems of their files."""
+    stems = ["regret"]
+    _draw(outcome, folder, "regret", log=False)
+    if outcome.study.horizon >= LOG_FROM and all(_grows(each.result) for each in outcome.played):
+        _draw(outcome, folder, "regret-log", log=True)
+        stems.append("regret-log")
+    return stems
+
+
+def origin(outcome: Outcome) -> dict[str, Any]:
+    """Return what the small print of a figure says; its plan is the study."""
+    return {**outcome.played[0].result.provenance, "plan_hash": outcome.study.hash}
+
+
+def _grows(result: Any) -> bool:
+    return len(result.checkpoints) > 5 and bool(np.nanmax(result.mean()) > 0.0)
+
+
+def _draw(outcome: Outcome, folder: Path, stem: str, *, log: bool) -> None:
+    from matplotlib.figure import Figure
+
+    played = outcome.played
+    columns = _columns(len(played))
+    with paper_style():
+        fig = Figure()
+        axes = fig.subplots(-(-len(played) // columns), columns, squeeze=False)
+        for ax, (case, result) in zip(axes.flat, played):
+            regret_panel(
+                ax,
+                result,
+                log=log,
+                title=shortened(case.label, 38 if columns > 1 else 90),
+                styles=styles_of(result.labels),
+            )
+        for ax in axes.flat[len(played) :]:
+            ax.set_visible(False)
+        for row in axes:
+            row[0].set_ylabel("cumulative regret")
+        _arrange(fig, axes.shape, played[0].result.labels)
+        save_figure(fig, folder, stem, curve_frame(played), origin(outcome))
+
+
+def _columns(n: int) -> int:
+    return n if n < 3 else 2 if n == 4 else 3
+
+
+def _arrange(fig: Figure, shape: tuple[int, int], labels: Sequence[str]) -> None:
+    """Give panels of one size fixed places, with the legend under them."""
+    rows, columns = shape
+    size = PANEL if rows * columns == 1 else SMALL
+    width = columns * size[0] + (columns - 1) * GAPS[0] + MARGIN["left"] + MARGIN["right"]
+    longest = max(map(len, labels))
+    per_row = max(1, min(4, len(labels), math.floor(width / (0.085 * longest + 0.85))))
+    below = legend_height(-(-len(labels) // per_row)) + MARGIN["small print"] + MARGIN["under"]
+    height = rows * size[1] + (rows - 1) * GAPS[1] + MARGIN["top"] + below
+    fig.set_size_inches(width, height)
+    fig.subplots_adjust(
+        left=MARGIN["left"] / width,
+        right=1 - MARGIN["right"] / width,
+        top=1 - MARGIN["top"] / height,
+        bottom=below / height,
+        wspace=GAPS[0] / size[0],
+        hspace=GAPS[1] / size[1],
     )
+    legend_below(fig, fig.axes, columns=per_row)
+
+
+def alternative(played: Sequence[Played]) -> str:
+    """Return the figure in words, for those who cannot see it."""
+    best = ", ".join(f"{case.label}: {ranking(result)[0]}" for case, result in played)
+    return f"Curves of the mean cumulative regret. Lowest at the end: {best}."

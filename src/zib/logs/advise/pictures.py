@@ -1,37 +1,37 @@
-"""The figures of an advice."""
+"""The figures of an advice: the arms, the non-zero rewards and their law, what policies earn."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from zib.report import paper_style, save_figure
+from zib.report import paper_style, save_figure, style_of
+from zib.report.numbers import percent, shortened
+from zib.report.page import Picture
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from zib.logs.advise.advice import Advice
 
+Array = NDArray[np.float64]
+
 MOST_DRAWN = 20  # arms
-
-
-class Picture(NamedTuple):
-    """A figure by its file stem, with what stands under it."""
-
-    stem: str
-    caption: str
-    alternative: str
-    half: bool = False
+BAR, POINTS = "#9FB6C9", "#0072B2"
+_CURVES = (("#D55E00", "-"), ("#009E73", (0, (5, 2))), ("#AA4499", (0, (6, 2, 1, 2))))
+FAR = 40.0  # ratio of quantiles beyond which magnitudes are drawn on a logarithmic axis
 
 
 def draw_all(advice: Advice, folder: Path) -> list[Picture]:
     """Draw what there is to draw; return what was drawn."""
     import pandas as pd
-
-    from zib.report import advice as draw
 
     pictures: list[Picture] = []
 
@@ -47,7 +47,7 @@ def draw_all(advice: Advice, folder: Path) -> list[Picture]:
         save(*_arms_picture(advice))
         if law.sample.size:
             fitted = {fit.name: fit.distribution() for fit in law.fits[:3]}
-            fig = draw.magnitudes_figure(
+            fig = magnitudes_figure(
                 law.sample, zero_share=advice.overall.zero_share, laws=fitted,
                 unit="reward" if law.sign > 0 else "loss",
             )  # fmt: skip
@@ -60,7 +60,7 @@ def draw_all(advice: Advice, folder: Path) -> list[Picture]:
                 "Histogram of the non-zero rewards with fitted densities",
             ))  # fmt: skip
         if law.best is not None:
-            fig = draw.quantile_figure(
+            fig = quantile_figure(
                 law.sample, law=law.best.distribution(), name=law.best.name, level=advice.level
             )
             levels = (np.arange(1, 201) - 0.5) / 200
@@ -86,15 +86,13 @@ def draw_all(advice: Advice, folder: Path) -> list[Picture]:
 def _arms_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
     import pandas as pd
 
-    from zib.report import advice as draw
-
     ranked = advice.ranking
     shown = ranked
     if len(ranked) > MOST_DRAWN:
         shown = (*ranked[: MOST_DRAWN - 5], *ranked[-5:])
     parts = np.array([[list(e) for e in arm.compared] for arm in shown], dtype=np.float64)
     labels = [str(arm.label) for arm in shown]
-    fig = draw.arms_figure(labels, p=parts[:, 0], mu=parts[:, 1], r=parts[:, 2], level=advice.level)
+    fig = arms_figure(labels, p=parts[:, 0], mu=parts[:, 1], r=parts[:, 2], level=advice.level)
     numbers = pd.DataFrame({"arm": labels})
     for j, name in enumerate(("p", "mu", "r")):
         for i, end in enumerate(("", " low", " high")):
@@ -105,7 +103,7 @@ def _arms_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
     weighted = any(arm.weighted is not None for arm in advice.arms)
     how = " Rows count 1/propensity." if weighted else ""
     caption = (
-        f"How often and how much each arm pays, with {100 * advice.level:.3g} % intervals; "
+        f"How often and how much each arm pays, with {percent(advice.level)} intervals; "
         f"triangles mark intervals that go on.{how}{more}"
     )
     return fig, numbers, Picture("arms", caption, "Estimates of p, mu and r for each arm")
@@ -114,12 +112,10 @@ def _arms_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
 def _earnings_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
     import pandas as pd
 
-    from zib.report import advice as draw
-
     ran = advice.simulation
     assert ran is not None
     totals = np.array([list(row.total) for row in ran.earned])
-    fig = draw.earnings_figure(
+    fig = earnings_figure(
         ran.labels, totals=totals, best=ran.best_total, rounds=ran.rounds,
         recommended=ran.labels[0], level=advice.level,
     )  # fmt: skip
@@ -138,3 +134,247 @@ def _earnings_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
         f"{ran.replications} runs: the mean rewards of the arms played, added up."
     )
     return fig, numbers, Picture("earnings", caption, "What each policy would have earned")
+
+
+# ----------------------------------------------------------------------------------------- drawing
+
+
+def _leave_small_print(fig: Figure) -> None:
+    """Keep the lower edge free for the line that `save_figure` writes."""
+    engine = fig.get_layout_engine()
+    assert engine is not None
+    low = 0.17 / fig.get_figheight()
+    engine.set(rect=(0.0, low, 1.0, 1.0 - low))  # type: ignore[call-arg]
+
+
+def wants_log(values: Array) -> bool:
+    """Return whether positive values spread so far that a logarithmic axis shows them better."""
+    if values.size == 0 or values.min() <= 0.0:
+        return False
+    low, middle, high, top = np.quantile(values, [0.01, 0.5, 0.99, 0.9995])
+    return bool(high > FAR * low or top > 0.5 * FAR * middle)
+
+
+def magnitudes_figure(
+    values: Array, *, zero_share: float, laws: Mapping[str, Any], unit: str = "reward"
+) -> Figure:
+    """Draw the share of zeros and, apart from it, the non-zero rewards with fitted densities.
+
+    Parameters
+    ----------
+    values
+        Non-zero rewards, at least one.
+    zero_share
+        Share of zeros among all rewards.
+    laws
+        Labels and fitted laws (with ``pdf``), the best first; at most three are drawn.
+    """
+    import matplotlib.pyplot as plt
+
+    fig, (left, right) = plt.subplots(
+        1, 2, figsize=(9.0, 3.9), width_ratios=(1, 5.2), layout="constrained"
+    )
+    _leave_small_print(fig)
+    left.bar([0, 1], [100 * zero_share, 100 * (1 - zero_share)], 0.62, color=["#C9CED3", BAR])
+    for at, share in ((0, zero_share), (1, 1 - zero_share)):
+        left.annotate(
+            percent(share), (at, 100 * share), xytext=(0, 2), textcoords="offset points",
+            ha="center", va="bottom", fontsize=9,
+        )  # fmt: skip
+    left.set_xticks([0, 1], ["zero", "not"])
+    left.set_ylim(0, 112)
+    left.set_yticks([0, 25, 50, 75, 100])
+    left.grid(axis="x", visible=False)
+    left.set_ylabel("share of rewards (%)")
+    log = wants_log(values)
+    edges, x = _edges(values, log)
+    counts, _ = np.histogram(values, edges)
+    width = np.diff(np.log10(edges)) if log else np.diff(edges)
+    height = counts / (values.size * width)
+    right.stairs(height, edges, fill=True, color=BAR, alpha=0.8, label="non-zero rewards")
+    tallest = float(height.max())
+    for (label, law), (color, line) in zip(laws.items(), _CURVES):
+        with np.errstate(all="ignore"):
+            density = np.asarray(law.pdf(x), dtype=np.float64)
+        if log:
+            density = density * x * math.log(10.0)
+        density[~np.isfinite(density)] = np.nan
+        right.plot(x, density, color=color, linestyle=line, linewidth=2.0, label=label)
+    if log:
+        right.set_xscale("log")
+    right.set_xlim(edges[0], edges[-1])
+    right.set_ylim(0, 1.25 * tallest)
+    right.set_xlabel(f"non-zero {unit}" + (" (logarithmic)" if log else ""))
+    right.set_ylabel("density per factor of ten" if log else "density")
+    right.legend(frameon=False, loc="upper right")
+    return fig
+
+
+def _edges(values: Array, log: bool) -> tuple[Array, Array]:
+    low, inner, outer, high = np.quantile(values, [0.0005, 0.01, 0.99, 0.9995])
+    if not log and high - low > 4.0 * (outer - inner) > 0.0:
+        low, high = inner, outer  # a few extremes would squeeze all others into one bar
+    if low == high:
+        low, high = low - 0.5 * abs(low), high + 0.5 * abs(high)
+    n = int(min(max(round(2.0 * values.size ** (1 / 3)), 12), 60))
+    if log:
+        edges = np.geomspace(low, high * (1 + 1e-9), n + 1)
+        return edges, np.geomspace(low, high, 400)
+    pad = 0.02 * (high - low)
+    edges = np.linspace(low - pad, high + pad, n + 1)
+    return edges, np.linspace(edges[0], edges[-1], 400)
+
+
+def quantile_figure(sample: Array, *, law: Any, name: str, level: float = 0.95) -> Figure:
+    """Draw the quantiles of a sorted sample against those of a law, with a pointwise band."""
+    import matplotlib.pyplot as plt
+    from scipy.special import betaincinv
+
+    n = sample.size
+    # evenly in the middle, and every single one far out
+    ranks = np.unique(
+        np.concatenate(
+            [np.linspace(1, n, min(n, 300)), np.arange(1, min(n, 30) + 1),
+             np.arange(max(n - 30, 1), n + 1)]
+        ).astype(np.int64)
+    )  # fmt: skip
+    tail = (1.0 - level) / 2.0
+    with np.errstate(all="ignore"):
+        expected = np.asarray(law.ppf((ranks - 0.5) / n))
+        low = np.asarray(law.ppf(betaincinv(ranks, n + 1.0 - ranks, tail)))
+        high = np.asarray(law.ppf(betaincinv(ranks, n + 1.0 - ranks, 1.0 - tail)))
+    observed = sample[ranks - 1]
+    fig, ax = plt.subplots(figsize=(5.4, 4.6), layout="constrained")
+    _leave_small_print(fig)
+    log = wants_log(sample) and bool((expected > 0).all() and (low > 0).all())
+    ax.fill_between(
+        expected, low, high, color="#D55E00", alpha=0.15, linewidth=0,
+        label=f"{percent(level)} of samples",
+    )  # fmt: skip
+    ends = [float(min(expected[0], observed[0])), float(max(expected[-1], observed[-1]))]
+    ax.plot(ends, ends, color="#D55E00", linewidth=1.4, label="perfect fit")
+    ax.plot(expected, observed, ".", color=POINTS, markersize=4.5, label="rewards")
+    if log:
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+    ax.set_xlim(*_limits(expected[0], expected[-1], log))
+    ax.set_ylim(*_limits(min(observed[0], expected[0]), max(observed[-1], expected[-1]), log))
+    ax.set_xlabel(f"quantile of the {name} law")
+    ax.set_ylabel("observed quantile")
+    ax.legend(frameon=False, loc="upper left")
+    return fig
+
+
+def _limits(low: float, high: float, log: bool) -> tuple[float, float]:
+    if log:
+        pad = (high / low) ** 0.04
+        return float(low / pad), float(high * pad)
+    pad = 0.04 * (high - low)
+    return float(low - pad), float(high + pad)
+
+
+def arms_figure(
+    labels: Sequence[str], *, p: Array, mu: Array, r: Array, level: float = 0.95
+) -> Figure:
+    """Draw estimates with intervals of p, mu and r side by side, one line per arm, best first.
+
+    Parameters
+    ----------
+    labels
+        Names of the arms, from top to bottom.
+    p, mu, r
+        (n, 3): estimate, lower and upper end; ends may be infinite, estimates NaN.
+    """
+    import matplotlib.pyplot as plt
+
+    n = len(labels)
+    fig, axes = plt.subplots(
+        1, 3, figsize=(10.0, max(0.36 * n, 1.0) + 1.25), sharey=True, layout="constrained"
+    )
+    _leave_small_print(fig)
+    titles = ("how often: p", "how much: mu", "on average: r = p·mu")
+    for ax, rows, title in zip(axes, (p, mu, r), titles, strict=True):
+        _forest(ax, rows)
+        ax.set_title(title)
+        ax.grid(axis="y", visible=False)
+    axes[0].set_yticks(range(n), [shortened(label) for label in labels])
+    axes[0].set_ylim(n - 0.4, -0.6)
+    axes[2].set_xlabel(f"with {percent(level)} intervals")
+    return fig
+
+
+def _forest(ax: Axes, rows: Array) -> None:
+    known = np.isfinite(rows[:, 0])
+    ends = rows[known]
+    finite = ends[np.isfinite(ends)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    # one arm about which little is known must not flatten the others
+    if ends.shape[0] > 2:
+        width = np.where(np.isfinite(ends[:, 2] - ends[:, 1]), ends[:, 2] - ends[:, 1], np.inf)
+        usual = ends[width <= 8.0 * np.median(width)]
+        inside = np.concatenate([usual[np.isfinite(usual)], ends[:, 0]])
+        low, high = float(inside.min()), float(inside.max())
+    pad = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+    low, high = low - pad, high + pad
+    for y in np.flatnonzero(known).tolist():
+        value, left, right = rows[y]
+        ax.plot([max(left, low), min(right, high)], [y, y], color=POINTS, linewidth=2.0, alpha=0.7)
+        ax.plot([value], [y], "o", color=POINTS, markersize=5.5, markeredgecolor="white")
+        if left < low:
+            ax.plot([low], [y], marker=5, color=POINTS, markersize=6, clip_on=False)
+        if right > high:
+            ax.plot([high], [y], marker=4, color=POINTS, markersize=6, clip_on=False)
+    for y in np.flatnonzero(~known).tolist():
+        ax.text(0.5 * (low + high), y, "unknown", ha="center", va="center", color="#777777")
+    ax.set_xlim(low, high)
+    ax.locator_params(axis="x", nbins=5)
+
+
+def earnings_figure(
+    labels: Sequence[str],
+    *,
+    totals: Array,
+    best: float,
+    rounds: int,
+    recommended: str,
+    level: float = 0.95,
+) -> Figure:
+    """Draw what each policy earned on average, with intervals, the most first.
+
+    Parameters
+    ----------
+    totals
+        (n, 3): mean, lower and upper end, one row per label.
+    best
+        What the best arm alone would earn.
+    """
+    import matplotlib.pyplot as plt
+
+    n = len(labels)
+    order = np.argsort(-totals[:, 0], kind="stable")
+    fig, ax = plt.subplots(figsize=(8.4, 0.42 * n + 1.45), layout="constrained")
+    _leave_small_print(fig)
+    for y, i in enumerate(order):
+        style = style_of(labels[i])
+        ax.plot(totals[i, 1:], [y, y], color=style.color, linewidth=3.0, solid_capstyle="round")
+        ax.plot(
+            [totals[i, 0]], [y], marker=style.marker or "o", color=style.color, markersize=8,
+            markeredgecolor="white", linestyle="none",
+        )  # fmt: skip
+    ax.axvline(best, color="#333333", linewidth=1.2, linestyle=(0, (4, 3)))
+    ax.annotate(
+        "best arm always", (best, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, 3),
+        textcoords="offset points", ha="right", va="bottom", fontsize=9, color="#333333",
+    )  # fmt: skip
+    names = [labels[i] + (" (recommended)" if labels[i] == recommended else "") for i in order]
+    ax.set_yticks(range(n), names)
+    for tick, i in zip(ax.get_yticklabels(), order):
+        tick.set_fontweight("bold" if labels[i] == recommended else "normal")
+    ax.set_ylim(n - 0.4, -0.6)
+    finite = totals[np.isfinite(totals)]
+    low, high = min(float(finite.min()), best), max(float(finite.max()), best)
+    pad = 0.05 * (high - low) or 1.0
+    ax.set_xlim(low - pad, high + pad)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(f"earned in {rounds} rounds, with {percent(level)} intervals")
+    return fig

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zib.logs.advise.estimates import ArmSummary, Estimate
 from zib.logs.advise.simulation import UNIFORM
-from zib.report.advice import shortened
+from zib.report.numbers import shortened
 
 if TYPE_CHECKING:
     from zib.logs.advise.advice import Advice
