@@ -195,7 +195,7 @@ def build(table: object, place: str, shelf: Shelf, given: Given) -> Any:
         raise StudyError(f'{place}: the `kind` of this {shelf.what} is missing, kind = "NAME"')
     name = content.pop("kind")
     make = shelf.find(name, place)
-    wanted = inspect.signature(make).parameters
+    wanted = _parameters(make)
     # `kind` is taken: a parameter of that name is written `kind_`
     written = {"kind_" if key == "kind" else key: key for key in wanted}
     unknown = [key for key in content if key not in written]
@@ -217,6 +217,22 @@ def build(table: object, place: str, shelf: Shelf, given: Given) -> Any:
     if missing:
         raise StudyError(f"{place}: {name} needs {' and '.join(missing)}")
     return _made(make, arguments, name, place)
+
+
+def _parameters(make: Any) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a maker; annotations of declared ones are those of the class."""
+    if getattr(make, "_is_mixed_in", False):  # checks them in `__new__` instead of declaring them
+        _, *wanted = inspect.signature(make.__new__).parameters.values()
+        return {each.name: each for each in wanted}
+    hints: dict[str, Any] = {}
+    for kind in reversed(getattr(make, "__mro__", ())):
+        hints |= inspect.get_annotations(kind)
+    return {
+        name: each
+        if each.annotation is not each.empty
+        else each.replace(annotation=hints.get(name, ""))
+        for name, each in inspect.signature(make).parameters.items()
+    }
 
 
 def _made(make: Any, arguments: dict[str, Any], name: str, place: str) -> Any:
