@@ -1,7 +1,7 @@
-# Every target does its own set-up: all it needs is Python 3.11, 3.12 or 3.13 and make.
+# Every target does its own set-up: all it needs is Python 3.11 or newer and make.
 #   make reproduce   run the study at quick scale; open results/report.html
 #   make test        run the tests
-# Another interpreter: make test PYTHON=/path/to/python3.12
+# Another interpreter: make test PYTHON=/path/to/python3.14
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -16,6 +16,8 @@ OUT ?= results
 TEST_ARGS ?= -n 2 --dist worksteal
 BENCH_ARGS ?=
 
+# the newest that works
+PYTHONS := $(or $(PYTHON),python3.15 python3.14 python3.13 python3.12 python3.11 python3 python)
 VENV := .venv
 BENCH_VENV := .venv-bench
 PIP_INSTALL := -m pip --disable-pip-version-check -q install
@@ -59,17 +61,16 @@ clean:  ## remove environments, caches and built files (results stay)
 # Environments. A stamp is younger than the two files it depends on, or the packages are renewed.
 
 %/bin/python:
-	@for candidate in $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3 python); do \
-	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' \
+	@for candidate in $(PYTHONS); do \
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
 	      >/dev/null 2>&1; then \
 	    echo "creating $* with $$("$$candidate" --version)"; \
 	    "$$candidate" -m venv $*; \
 	    exit 0; \
 	  fi; \
 	done; \
-	echo "zib needs Python 3.11, 3.12 or 3.13 with the venv module; none of" \
-	  "$(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3 python) is one." >&2; \
-	echo "Name one yourself: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
+	echo "zib needs Python 3.11 or newer with the venv module; none of $(PYTHONS) is one." >&2; \
+	echo "Name one yourself: make $(MAKECMDGOALS) PYTHON=/path/to/python3.14" >&2; \
 	exit 1
 
 .PRECIOUS: %/bin/python
