@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 Work = Callable[[int], object]
+Part = Callable[[bool], "list[Row]"]  # told whether to be quick
 
 
 class Row(NamedTuple):

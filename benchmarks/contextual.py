@@ -10,7 +10,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 import zib
-from benchmarks._measure import Row, Work, interleaved
+from benchmarks._measure import Part, Row, Work, interleaved
 from benchmarks.bare import lean
 from benchmarks.contextual_peers import (
     ENV_ID,
@@ -313,7 +313,8 @@ def _simulate(spec: Any) -> Work:
 # ---------------------------------------------------------------------------------------- measured
 
 
-def _online_rows(quick: bool, found: list[Peer | Missing]) -> list[Row]:
+def _online_rows(quick: bool) -> list[Row]:
+    found = list(available())
     scenes = {form: scene(form, POOL) for form in ("per action", "one context")}
     ready = scenes["per action"]
     works: dict[str, Work] = {}
@@ -352,12 +353,14 @@ def _online_rows(quick: bool, found: list[Peer | Missing]) -> list[Row]:
     return rows
 
 
-def _simulated_rows(quick: bool, found: list[Peer | Missing]) -> list[Row]:
+def _simulated_rows(quick: bool) -> list[Row]:
     works: dict[str, Work] = {name: _simulate(spec) for name, (_, spec) in OURS.items()}
     works["ucb"] = lambda n: bare_simulate("ucb", n)
     works["ts"] = lambda n: bare_simulate("ts", n)
     rounds = dict.fromkeys(works, 5000 if quick else STUDY)
-    pymab = next((p.name for p in found if isinstance(p, Peer) and p.distribution == "pymab"), "")
+    pymab = next(
+        (p.name for p in available() if isinstance(p, Peer) and p.distribution == "pymab"), ""
+    )
     if pymab:
         works["PyMAB ucb"] = lambda n: pymab_simulate("ucb", n)
         works["PyMAB ts"] = lambda n: pymab_simulate("ts", n)
@@ -402,13 +405,17 @@ def _growth_rows(quick: bool) -> list[Row]:
     return rows
 
 
-def run(quick: bool) -> list[Row]:
-    """Measure decisions one at a time, simulated rounds, and how the cost grows with time."""
-    found = list(available())
-    rows = _online_rows(quick, found) + _simulated_rows(quick, found) + _growth_rows(quick)
-    rows += [
+def _absent(quick: bool) -> list[Row]:
+    return [
         Row("contextual", "not measured", peer.name, None, "", note=peer.reason)
-        for peer in found
+        for peer in available()
         if isinstance(peer, Missing)
     ]
-    return rows
+
+
+PARTS: dict[str, Part] = {
+    "decide and update": _online_rows,
+    "simulated round": _simulated_rows,
+    "cost later on": _growth_rows,
+    "peers left out": _absent,
+}

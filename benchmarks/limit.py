@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._measure import Row, interleaved
+from benchmarks._measure import Part, Row, interleaved
 from benchmarks.bare import lean
 from benchmarks.scene import N_ARMS
 
@@ -88,3 +88,6 @@ def run(quick: bool) -> list[Row]:
     for who, (value, note) in floors.items():
         rows.append(Row("limit", "a round at least", who, value, "ns", note=note))
     return rows
+
+
+PARTS: dict[str, Part] = {"draws": run}

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from benchmarks._measure import Row
+from benchmarks._measure import Part, Row
 
 _SCRIPT = """
 import json, resource, sys, time
@@ -64,3 +64,6 @@ def run(quick: bool) -> list[Row]:
         )
     )
     return rows
+
+
+PARTS: dict[str, Part] = {"memory": run}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 import zib
 from benchmarks import scene
-from benchmarks._measure import Row, Work, interleaved
+from benchmarks._measure import Part, Row, Work, interleaved
 from benchmarks.peers import Peer, available
 
 OURS: dict[str, dict[str, Any]] = {
@@ -66,40 +71,78 @@ def _ours(spec: Any) -> Work:
     return player(bandit.select, bandit.update)
 
 
-def run(quick: bool) -> list[Row]:
-    """Measure us and every peer, turn by turn."""
+def _turns(kind: str, quick: bool) -> list[Row]:
+    """Measure us and every peer of a kind, turn by turn."""
+    specs = OURS[kind]
+    present = [peer for peer in available() if isinstance(peer, Peer) and kind in peer.kinds]
+    works: dict[str, Work] = {name: _ours(spec) for name, spec in specs.items()}
+    works |= {peer.name: player(*peer.online(kind)) for peer in present}
+    best = interleaved(works, seconds=0.05 if quick else 0.2, repeats=3 if quick else 7)
+    notes = {peer.name: peer.notes.get(kind, "") for peer in present}
     rows: list[Row] = []
-    found = list(available())
-    present = [peer for peer in found if isinstance(peer, Peer)]
-    for kind, specs in OURS.items():
-        works: dict[str, Work] = {name: _ours(spec) for name, spec in specs.items()}
-        works |= {p.name: player(*p.online(kind)) for p in present if kind in p.kinds}
-        best = interleaved(works, seconds=0.05 if quick else 0.2, repeats=3 if quick else 7)
-        notes = {p.name: p.notes.get(kind, "") for p in present}
-        for name, value in best.items():
-            target = TARGET[kind] if name in specs else None
-            rows.append(
-                Row("online", WHAT[kind], name, 1e6 * value, "µs", target, notes.get(name, ""))
-            )
-        ours = best[next(iter(specs))]
-        others = {name: value for name, value in best.items() if name not in specs}
-        if others:
-            fastest = min(others, key=others.__getitem__)
-            rows.append(
-                Row(
-                    "online",
-                    WHAT[kind],
-                    f"fastest peer / {next(iter(specs))}",
-                    others[fastest] / ours,
-                    "×",
-                    1.0 if kind == "ucb" else None,
-                    fastest,
-                    at_least=True,
-                )
-            )
-    rows += [
+    for name, value in best.items():
+        target = TARGET[kind] if name in specs else None
+        rows.append(Row("online", WHAT[kind], name, 1e6 * value, "µs", target, notes.get(name, "")))
+    others = {peer.name: best[peer.name] for peer in present}
+    if others:
+        first = next(iter(specs))
+        fastest = min(others, key=others.__getitem__)
+        ratio = others[fastest] / best[first]
+        who = f"fastest peer / {first}"
+        goal = 1.0 if kind == "ucb" else None
+        rows.append(Row("online", WHAT[kind], who, ratio, "×", goal, fastest, at_least=True))
+    return rows
+
+
+def _absent(quick: bool) -> list[Row]:
+    return [
         Row("online", "not measured", peer.name, None, "", note=peer.reason)
-        for peer in found
+        for peer in available()
         if not isinstance(peer, Peer)
     ]
-    return rows
+
+
+# ---------------------------------------------------------------------------------------- many arms
+
+MANY = 1_000
+MOST_MS = 20.0
+
+
+def _grown(rng: np.random.Generator) -> zib.Bandit:
+    """Return a bandit with the default policy that has tried each of many arms ten times."""
+    bandit = zib.Bandit(n_arms=MANY, seed=0)
+    arms = np.repeat(np.arange(MANY), 10)
+    paid = rng.random(arms.size) < 0.2
+    bandit.update_many(arms.tolist(), np.where(paid, rng.lognormal(size=arms.size), 0.0))
+    return bandit
+
+
+def _many_arms(quick: bool) -> list[Row]:
+    """Measure what happens rarely and may touch every arm; medians, as none can be repeated."""
+    rng = np.random.default_rng(0)
+    bandit, other = _grown(rng), _grown(rng)
+    changes: dict[str, Callable[[int], object]] = {
+        "add an arm": lambda i: bandit.add_arm(f"new {i}"),
+        "remove an arm": lambda i: bandit.remove_arm(f"new {i}"),
+        "merge": lambda i: bandit.merge(other),
+        "revise a reward": lambda i: bandit.revise(i, 0.0, 1.0),
+    }
+    times: dict[str, list[float]] = {name: [] for name in changes}
+    for i in range(3 if quick else 15):
+        for name, change in changes.items():
+            start = time.perf_counter()
+            change(i)
+            times[name].append(1e3 * (time.perf_counter() - start))
+    note = "median, the first call (compiling) dropped"
+    return [
+        Row("online", f"{name}, {MANY:,} arms", "zib default policy",
+            statistics.median(found[1:]), "ms", MOST_MS, note)
+        for name, found in times.items()
+    ]  # fmt: skip
+
+
+PARTS: dict[str, Part] = {
+    **{WHAT[kind]: partial(_turns, kind) for kind in OURS},
+    "many arms": _many_arms,
+    "peers left out": _absent,
+}

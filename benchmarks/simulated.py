@@ -8,7 +8,7 @@ import numpy as np
 
 import zib
 from benchmarks import bare, scene
-from benchmarks._measure import Row, Work, interleaved
+from benchmarks._measure import Part, Row, Work, interleaved
 from benchmarks.online import player
 from benchmarks.peers import Drawing, Peer, available
 
@@ -112,3 +112,6 @@ def run(quick: bool) -> list[Row]:
         who = f"{peer.name}, {kind.upper()} kind"
         rows.append(Row("simulated", "one round", who, 1e9 * value, "ns", note=note))
     return rows
+
+
+PARTS: dict[str, Part] = {"rounds": run}

@@ -10,13 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import zib
 from benchmarks import scene
-from benchmarks._measure import Row
+from benchmarks._measure import Part, Row
 from zib.sim import Plan, Store, backends
 from zib.sim.loop import Run, loop_of
 from zib.sim.summary import Merger
@@ -111,6 +112,7 @@ def _overhead(quick: bool) -> list[Row]:
     return [Row("study", what, "serial", 100 * books / bare, "%", MOST_OVERHEAD, note)]
 
 
+BACKENDS = ("threads", "processes", "dask")
 LONG = 75_000  # the paper's: in short runs threads wait for each other in NumPy's draws
 
 
@@ -143,25 +145,25 @@ def _together(processes: int, n: int) -> float:
     return sum(float(one.communicate()[0]) for one in running)
 
 
-def _gains(quick: bool) -> list[Row]:
+WHAT = "2 workers / 1 worker"
+
+
+def _allowed(quick: bool) -> list[Row]:
+    """Measure what this machine lets two programs gain that have nothing to do with each other."""
     n = 80 if quick else 400
     alone = [(_together(1, n // 2), _together(2, n // 2)) for _ in range(1 if quick else 3)]
     one, two = (max(rates) for rates in zip(*alone, strict=True))
     note = f"what this machine allows, best of {len(alone)}"
-    what = "2 workers / 1 worker"
-    rows = [Row("study", what, "two programs on their own", two / one, "×", note=note)]
-    for backend in ("threads", "processes", "dask"):
-        turns = [(_rate(backend, 1, n), _rate(backend, 2, n)) for _ in range(1 if quick else 3)]
-        one, two = (max(turn[i][0] for turn in turns) for i in (0, 1))
-        start = min(turn[1][1] for turn in turns)
-        note = f"rates after the first result, best of {len(turns)}; {start:.1f} s until then"
-        rows.append(
-            Row(
-                "study", what, backend, two / one, "×", LEAST_GAIN, note,
-                at_least=True,
-            )
-        )  # fmt: skip
-    return rows
+    return [Row("study", WHAT, "two programs on their own", two / one, "×", note=note)]
+
+
+def _gain(backend: str, quick: bool) -> list[Row]:
+    n = 80 if quick else 400
+    turns = [(_rate(backend, 1, n), _rate(backend, 2, n)) for _ in range(1 if quick else 3)]
+    one, two = (max(turn[i][0] for turn in turns) for i in (0, 1))
+    start = min(turn[1][1] for turn in turns)
+    note = f"rates after the first result, best of {len(turns)}; {start:.1f} s until then"
+    return [Row("study", WHAT, backend, two / one, "×", LEAST_GAIN, note, at_least=True)]
 
 
 def _memory(quick: bool) -> list[Row]:
@@ -183,42 +185,46 @@ def _memory(quick: bool) -> list[Row]:
     return rows
 
 
+WHO = "200 replications, 200 checkpoints"
+
+
+def _block() -> Run:
+    found = zib.simulate([FAST], ENV, horizon=HORIZON, replications=200, progress=False)
+    return Run(found.regret[0], found.reward[0], found.pulls[0])
+
+
 def _costs(quick: bool) -> list[Row]:
     """What one block costs the process that hands them out, and how large it is."""
-    plan = _plan(FAST, 200)
-    run = zib.simulate([FAST], ENV, horizon=HORIZON, replications=200, progress=False)
-    rows = Run(run.regret[0], run.reward[0], run.pulls[0])
+    rows = _block()
     size = sum(part.nbytes for part in rows)
     n = 20 if quick else 100
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
         put = _each(n, lambda i: store.put(f"{i:064x}", rows._asdict(), {}))
         get = _each(n, lambda i: store.get(f"{i:064x}"))
-    merger = Merger(plan)
+    merger = Merger(_plan(FAST, 200))
     merge = _each(n, lambda i: merger.add([rows]))
-    handed = _handing_out(rows, 2 * n)
-    who = "200 replications, 200 checkpoints"
     return [
-        Row("study", "size of a block", who, size / 1000, "kB"),
-        Row("study", "driver: write a block to the store", who, 1e3 * put, "ms"),
-        Row("study", "driver: read a block from the store", who, 1e3 * get, "ms"),
-        Row("study", "driver: merge a block into a summary", who, 1e3 * merge, "ms"),
-        Row("study", "driver: hand out and take back a block with Dask", who, 1e3 * handed, "ms",
-            note="processor time of driver and scheduler together"),
-    ]  # fmt: skip
+        Row("study", "size of a block", WHO, size / 1000, "kB"),
+        Row("study", "driver: write a block to the store", WHO, 1e3 * put, "ms"),
+        Row("study", "driver: read a block from the store", WHO, 1e3 * get, "ms"),
+        Row("study", "driver: merge a block into a summary", WHO, 1e3 * merge, "ms"),
+    ]
 
 
 def _echo(rows: Run) -> Run:
     return Run(rows.regret.copy(), rows.reward.copy(), rows.pulls.copy())
 
 
-def _handing_out(rows: Run, blocks: int) -> float:
-    """Return the processor time per block of this process, with the scheduler in it.
+def _handing_out(quick: bool) -> list[Row]:
+    """Measure the processor time per block of this process, with the scheduler in it.
 
     The workers only hand arrays of the size of a block back.
     """
     from distributed import Client, LocalCluster
 
+    rows = _block()
+    turns = 2 if quick else 10
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
@@ -233,9 +239,17 @@ def _handing_out(rows: Run, blocks: int) -> float:
             return time.process_time() - start
 
         turn(20)
-        return sum(turn(20) for _ in range(blocks // 20)) / blocks
+        seconds = sum(turn(20) for _ in range(turns)) / (20 * turns)
+    what = "driver: hand out and take back a block with Dask"
+    note = "processor time of driver and scheduler together"
+    return [Row("study", what, WHO, 1e3 * seconds, "ms", note=note)]
 
 
-def run(quick: bool) -> list[Row]:
-    """Measure."""
-    return [*_overhead(quick), *_gains(quick), *_memory(quick), *_costs(quick)]
+PARTS: dict[str, Part] = {
+    "overhead": _overhead,
+    "gain this machine allows": _allowed,
+    **{f"gain with {backend}": partial(_gain, backend) for backend in BACKENDS},
+    "memory": _memory,
+    "cost of a block": _costs,
+    "cost of a block with dask": _handing_out,
+}
