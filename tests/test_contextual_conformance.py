@@ -11,7 +11,9 @@ import pytest
 import zib
 from tests.contextual_policies import SPECS
 from zib.contextual.policy import POLICIES, register_policy
+from zib.core import spec as declare
 from zib.testing import check_contextual_policy
+from zib.testing.specs import check_refusals
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -22,6 +24,45 @@ def test_policy(name: str) -> None:
 def test_no_registered_policy_is_left_out() -> None:
     native = {t for t in POLICIES if t.__module__.startswith("zib.")}
     assert native <= {type(spec) for spec in SPECS.values()}
+
+
+# -------------------------------------------------------------------- specs that take what is wrong
+
+
+class Careful(zib.Spec):
+    level: float = declare.real(low=2)
+    sigma: float | None = declare.optional(declare.positive())
+    kind: str = declare.choice(("ucb", "ts"), default="ucb")
+
+
+class Careless(zib.Spec):
+    level: float = declare.converted(float, allowed="anything", default=1.0)
+
+
+def _mute(level: float) -> float:
+    if not 0.0 < level < 1.0:
+        raise zib.InvalidParameterError("bad level")
+    return level
+
+
+class Mute(zib.Spec):
+    level: float = declare.converted(_mute, allowed="number in (0, 1)", default=0.5)
+
+
+def test_wrong_parameters_are_refused() -> None:
+    check_refusals(Careful(level=3.0))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (Careless(), "Careless must refuse level=nan"),
+        (Mute(), "must be one sentence that names the parameter and the value; got 'bad level'"),
+    ],
+)
+def test_a_spec_that_takes_anything_or_does_not_say_why_is_named(spec, message) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_refusals(spec)
 
 
 # ------------------------------------------------------------------------- policies that break one

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 import pickle
+from contextlib import suppress
 from typing import Any
 
 from zib.core.spec import parameters_of
+from zib.core.validate import InvalidParameterError
+
+# What no parameter takes. Whether a finite number is right depends on the range of the parameter.
+_NEVER: tuple[Any, ...] = (math.nan, math.inf, -math.inf, "no such word", object())
+_MAYBE: tuple[Any, ...] = (-1e300, -1.0, 0.0, 0.5, 1e300, None, (), True)
 
 
 def allowed(spec: Any, reward: float) -> float:
@@ -24,3 +30,42 @@ def check_spec_is_data(spec: Any) -> None:
     assert rebuilt == spec, f"{spec!r} is not rebuilt by its own parameters"
     assert pickle.loads(pickle.dumps(spec)) == spec, f"{spec!r} does not survive pickling"
     hash(spec)
+
+
+def check_refusals(spec: Any) -> None:
+    """Check that wrong parameters are refused in one sentence with the parameter and the value.
+
+    The parameters are those declared in the body of a `zib.Spec`; a plain NamedTuple declares none,
+    so there is nothing to check.
+    """
+    kind, given = type(spec), parameters_of(spec)
+    declared = getattr(kind, "declared", {})
+    for name in (name for name, field in declared.items() if field.derived is None):
+        for wrong in _NEVER:
+            made = _made(kind, given, name, wrong)
+            assert made is None, f"{kind.__name__} must refuse {name}={wrong!r}"
+        for doubtful in _MAYBE:
+            made = _made(kind, given, name, doubtful)
+            if made is not None:
+                check_spec_is_data(made)
+    if declared:
+        with suppress(TypeError):
+            kind(**given, no_such_parameter=1.0)
+            raise AssertionError(f"{kind.__name__} takes a parameter it does not declare")
+
+
+def _made(kind: Any, given: dict[str, Any], name: str, value: Any) -> Any:
+    """Return the spec with another value of one parameter, or None where that is refused."""
+    try:
+        return kind(**{**given, name: value})
+    except InvalidParameterError as error:
+        sentence = str(error)
+        if not all(part in sentence for part in (f"`{name}`", "got")) or "\n" in sentence:
+            raise AssertionError(
+                f"the error for {name}={value!r} must be one sentence that names the parameter "
+                f"and the value; got {sentence!r}"
+            ) from error
+    except TypeError as error:
+        if "not a registered" not in str(error):  # as for a link, which has to be registered
+            raise AssertionError(f"{name}={value!r} raises {error!r}") from error
+    return None
