@@ -14,7 +14,7 @@ from zib.core.validate import InvalidParameterError, choice
 from zib.logs.ope.evaluation import Difference, Evaluation, Value
 from zib.logs.ope.trust import GRADES
 from zib.report import paper_style, save_figure
-from zib.report.numbers import MISSING, interval, number, percent
+from zib.report.numbers import MISSING, interval, listing, number, percent, shortened
 from zib.report.page import Picture, write_together
 from zib.report.page import render as render_page
 
@@ -58,6 +58,7 @@ def render(evaluation: Evaluation, folder: Path, log: str) -> str:
         answers=in_words(evaluation),
         picture=PICTURE,
         baseline=baseline,
+        summary=_summary(evaluation),
         values=_rows(evaluation.values, level),
         differences=_rows(evaluation.differences, level),
         weights=_weights(evaluation),
@@ -73,8 +74,7 @@ def in_words(evaluation: Evaluation) -> list[str]:
 
     The last estimator speaks, as for `Evaluation.value`.
     """
-    policies = list(dict.fromkeys(value.policy for value in evaluation.values))
-    final = [evaluation.value(policy) for policy in policies]
+    final = [evaluation.value(policy) for policy in _policies(evaluation)]
     usable = [value for value in final if value.grade != GRADES[-1] and math.isfinite(value.value)]
     answers = []
     if usable:
@@ -102,7 +102,7 @@ def _against_baseline(evaluation: Evaluation) -> list[str]:
         "lower": [f"{each.policy} ({_interval(each)})" for each in final if each.high < 0.0],
     }
     said = [
-        f"Beyond the noise {word} than {baseline}: {', '.join(names)}."
+        f"{word.capitalize()} than {baseline} beyond the noise: {listing(names)}."
         for word, names in clear.items()
         if names
     ]
@@ -112,7 +112,27 @@ def _against_baseline(evaluation: Evaluation) -> list[str]:
 
 
 def _interval(found: Value | Difference) -> str:
-    return interval(found.value, found.low, found.high, 4, trim=True)
+    return interval(found.value, found.low, found.high)
+
+
+def _summary(evaluation: Evaluation) -> tuple[list[str], Rows]:
+    """Return one row per policy by the estimator that speaks, the highest value first."""
+    values = [evaluation.value(policy) for policy in _policies(evaluation)]
+    compared = {each.policy: each for each in evaluation.differences}  # the last estimator stays
+    baseline = evaluation.differences[0].baseline if evaluation.differences else ""
+    doubtful = any(value.reasons for value in values)
+    columns = ["policy", "mean reward", *([f"minus {baseline}"] if baseline else []), "grade"]
+    rows: Rows = []
+    for value in sorted(values, key=lambda v: -v.value if math.isfinite(v.value) else math.inf):
+        row = [value.policy, _interval(value)]
+        if baseline:
+            row.append(_interval(compared[value.policy]) if value.policy in compared else MISSING)
+        rows.append((*row, value.grade, *(["; ".join(value.reasons)] if doubtful else [])))
+    return [*columns, "why"] if doubtful else columns, rows
+
+
+def _policies(evaluation: Evaluation) -> list[str]:
+    return list(dict.fromkeys(value.policy for value in evaluation.values))
 
 
 def _rows(rows: tuple[Value, ...] | tuple[Difference, ...], level: str) -> tuple[list[str], Rows]:
@@ -172,9 +192,9 @@ def forest_panel(
 ) -> None:
     """Draw values, or differences to the baseline, as a forest plot.
 
-    One row per policy; within it one point with its interval per estimator. Markers tell
-    estimators apart. Colour and fill show the grade: full for "good", half for "caution", empty for
-    "do not use". An estimate without an interval is a point alone.
+    One row per policy, in the same order in both; within it one point with its interval per
+    estimator. Markers tell estimators apart. Colour and fill show the grade: full for "good", half
+    for "caution", empty for "do not use". An estimate without an interval is a point alone.
 
     Parameters
     ----------
@@ -202,7 +222,7 @@ def forest_panel(
         raise InvalidParameterError(
             f"`estimators` must be among {', '.join(map(repr, known))}; got {estimators!r}"
         )
-    policies = tuple(dict.fromkeys(row.policy for row in rows))
+    policies = tuple(dict.fromkeys(row.policy for row in (*evaluation.values, *rows)))
     room = 0.7 / len(wanted)
     for row in rows:
         if row.estimator not in wanted or not np.isfinite(row.value):
@@ -224,10 +244,10 @@ def forest_panel(
         )
     if what == "differences":
         ax.axvline(0.0, color="#555555", linewidth=1.0, zorder=1)
-        ax.set_xlabel(f"mean reward minus that of {evaluation.differences[0].baseline}")
+        ax.set_xlabel(f"mean reward minus that of {shortened(evaluation.differences[0].baseline)}")
     else:
         ax.set_xlabel("mean reward per decision")
-    ax.set_yticks(range(len(policies)), policies)
+    ax.set_yticks(range(len(policies)), [shortened(name, 36) for name in policies])
     ax.set_ylim(len(policies) - 0.5, -0.5)
     for order, name in enumerate(wanted):
         ax.plot(
@@ -245,14 +265,16 @@ def _draw(evaluation: Evaluation, folder: Path) -> None:
     panels = ["values", *(["differences"] if evaluation.differences else [])]
     policies = {value.policy for value in evaluation.values}
     with paper_style():
-        height = 1.6 + 0.62 * len(policies)
+        height = 1.6 + 0.52 * len(policies)
         drawn = Figure(figsize=(9.0, height))
         # the line below is left to the small print
         drawn.set_layout_engine("constrained", rect=(0.0, 0.25 / height, 1.0, 1.0 - 0.25 / height))
-        axes = drawn.subplots(1, len(panels), squeeze=False)[0]
+        axes = drawn.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for ax, what in zip(axes, panels):
             forest_panel(ax, evaluation, what=what)
-        if len(panels) == 2:
-            axes[1].get_legend().remove()
+            ax.get_legend().remove()
+        drawn.legend(
+            *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=8, frameon=False
+        )
         made_by = {"zib": version("zib"), "seed": evaluation.settings["seed"]}
         save_figure(drawn, folder, "policies", evaluation.to_frame("values"), made_by)
