@@ -14,9 +14,8 @@ from tests.datasets.data import KARLAN_ZINMAN, data_file
 from tests.ope.helpers import ARMS, TARGET, sparse_log
 from zib import ope
 from zib.logs import LoggedData
-from zib.logs.ope import intervals
-from zib.logs.ope.moments import Moments
 from zib.logs.ope.scores import RowValues, estimate
+from zib.stats import intervals
 
 SIX = LoggedData.from_arrays(
     ["a", "a", "b", "b", "a", "b"],
@@ -100,52 +99,10 @@ def test_error_and_skewness_are_those_of_scipy(rng) -> None:
     found = estimate("ips", RowValues(np.ones(3000), x))
     assert found.spread.error == pytest.approx(stats.sem(x), rel=1e-12)
     assert found.spread.skewness == pytest.approx(stats.skew(x) / math.sqrt(3000), rel=1e-10)
-    low, high = intervals.asymptotic(*found, level=0.9)
+    assert found.spread.freedom == 2999
+    _, low, high = intervals.from_error(found.value, found.spread.error, level=0.9)
     wanted = stats.norm.interval(0.9, loc=x.mean(), scale=stats.sem(x))
     assert (low, high) == pytest.approx(wanted, rel=1e-12)
-
-
-@pytest.mark.parametrize("g", [0.05, -0.2, 0.3])
-def test_corrected_limits_solve_halls_equation(g) -> None:
-    value, spread = 0.3, intervals.Spread(0.05, g)
-    low, high = intervals.corrected(value, spread, 0.95)
-    quantile = stats.t.ppf(0.975, 2 / g**2)
-    for limit, wanted in ((low, quantile), (high, -quantile)):
-        t = (value - limit) / spread.error
-        assert 1.5 / g * (math.exp(2 * g * t / 3) - 1) + g / 6 == pytest.approx(wanted, rel=1e-10)
-    assert (value - low < high - value) == (g > 0)  # the longer side is that of the skewness
-
-
-def test_corrected_limits_stay_sensible_for_any_skewness() -> None:
-    widths = []
-    for g in (1e-9, 1e-5, 0.1, 0.3, 0.5, 0.7, 1.0):
-        low, high = intervals.corrected(1.0, intervals.Spread(0.1, g), 0.95)
-        mirrored = intervals.corrected(-1.0, intervals.Spread(0.1, -g), 0.95)
-        assert mirrored == pytest.approx((-high, -low), rel=1e-12)
-        assert low < 1.0 < high
-        widths.append(high - low)
-    assert widths == sorted(widths)
-    plain = intervals.asymptotic(1.0, intervals.Spread(0.1, 0.0), 0.95)
-    np.testing.assert_allclose(widths[:2], plain[1] - plain[0], rtol=1e-5)
-    assert widths[-1] < 3.0  # one row with everything: 30 standard errors, not infinity
-
-
-def test_moments_do_not_depend_on_the_blocks(rng) -> None:
-    x = rng.exponential(size=(1000, 3)) + 1e4
-    whole, parts = Moments(3), Moments(3)
-    whole.add(x)
-    for piece in np.split(x, [1, 7, 500, 501]):
-        parts.add(piece)
-    np.testing.assert_allclose(parts.mean, x.mean(axis=0), rtol=1e-14)
-    np.testing.assert_allclose(parts.second / 1000, np.cov(x.T, bias=True), rtol=1e-9)
-    direction = np.array([1.0, -2.0, 0.5])
-    line = (x - x.mean(axis=0)) @ direction
-    wanted = (np.mean(line**2), np.mean(line**3))
-    assert parts.along(direction) == pytest.approx(wanted, rel=1e-9)
-    assert whole.along(direction) == pytest.approx(wanted, rel=1e-9)
-    assert parts.first(1).along(np.ones(1)) == pytest.approx(
-        (x[:, 0].var(), stats.moment(x[:, 0], 3)), rel=1e-9
-    )
 
 
 def test_differences_are_paired(rng) -> None:

@@ -358,7 +358,7 @@ def test_bad_options(rng, options, message) -> None:
 
 
 def test_bad_logs(rng) -> None:
-    with pytest.raises(InvalidParameterError, match="`log` must be a zib.logs.LoggedData"):
+    with pytest.raises(InvalidParameterError, match="`log` must be a zib.datasets.LoggedData"):
         ope.evaluate(np.zeros(3), MIX)
     log = sparse_log(rng, n=300)
     with pytest.raises(InvalidParameterError, match="at least 2 rows; got 1"):

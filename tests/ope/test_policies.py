@@ -153,7 +153,7 @@ def test_bad_lists_of_policies(rng) -> None:
     with pytest.raises(InvalidParameterError, match="`policies` must be a mapping"):
         ope.evaluate(log, 3)
     bandit = zib.ContextualBandit(zib.contextual.JointUCB(), n_features=2)
-    with pytest.raises(InvalidParameterError, match="zib.logs.ope.snapshot"):
+    with pytest.raises(InvalidParameterError, match="zib.ope.snapshot"):
         ope.evaluate(log, {"it": bandit})
     with pytest.raises(InvalidParameterError, match="`features` must be a function"):
         ope.snapshot(bandit, features=3)

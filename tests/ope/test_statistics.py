@@ -13,8 +13,10 @@ import pytest
 from tests.ope.helpers import LOGGING, TARGET
 from zib import ope
 from zib.logs import LoggedData
-from zib.logs.ope import intervals
 from zib.logs.ope.scores import RowValues, estimate
+from zib.stats import intervals
+
+pytestmark = pytest.mark.slow
 
 LOGS, N = 2000, 20_000
 CHANCE = np.array([0.008, 0.010, 0.012])
@@ -52,6 +54,13 @@ def simulated():
     return out
 
 
+def limits_of(name, found):
+    if name == "asymptotic":
+        return intervals.from_error(found.value, found.spread.error)[1:]
+    error, skewness, freedom = found.spread
+    return intervals.skewed(found.value, error, skewness, df=freedom)[1:]
+
+
 def values(simulated, name):
     return np.array([found.value for found in simulated[name]])
 
@@ -72,7 +81,7 @@ def test_standard_errors_are_right(simulated, name) -> None:
 
 @pytest.mark.parametrize("name", ["ips", "snips", "dr wrong", "dr right", "replay"])
 def test_corrected_intervals_cover(simulated, name) -> None:
-    limits = np.array([intervals.corrected(*s, 0.95) for s in simulated[name]])
+    limits = np.array([limits_of("corrected", s) for s in simulated[name]])
     above, below = limits[:, 0] > TRUTH, limits[:, 1] < TRUTH
     assert 0.93 <= 1 - (above | below).mean() <= 0.97
     # both tails are used: neither misses more than twice its share
@@ -81,7 +90,7 @@ def test_corrected_intervals_cover(simulated, name) -> None:
 
 
 def test_the_normal_interval_misses_on_one_side(simulated) -> None:
-    limits = np.array([intervals.asymptotic(*s, 0.95) for s in simulated["ips"]])
+    limits = np.array([limits_of("asymptotic", s) for s in simulated["ips"]])
     assert (limits[:, 1] < TRUTH).mean() > 3 * (limits[:, 0] > TRUTH).mean()
 
 
@@ -96,7 +105,7 @@ def test_corrected_intervals_cover_with_few_rewards_of_very_different_sizes(rewa
         reward[:paid] = rng.lognormal(-0.5, 1.0, paid)
         found = estimate("ips", RowValues(np.ones(2000), reward))
         for name in missed:
-            low, high = getattr(intervals, name)(*found, 0.95)
+            low, high = limits_of(name, found)
             missed[name] += not low <= rewards / 2000 <= high
     assert missed["corrected"] <= 0.07 * LOGS
     assert missed["asymptotic"] > 0.09 * LOGS

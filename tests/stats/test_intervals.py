@@ -106,18 +106,37 @@ def test_data_without_scatter_give_points():
     assert intervals.skewed(1.0, 0.0, 0.3) == Estimate(1.0, 1.0, 1.0)
 
 
-def test_skewed_inverts_the_cubic_of_hall():
-    g, t = 0.4, intervals.t_quantile(30)
-    found = intervals.skewed(10.0, 2.0, g, df=30)
+@pytest.mark.parametrize("g", [0.05, -0.2, 0.3])
+def test_skewed_limits_solve_halls_equation(g):
+    found = intervals.skewed(10.0, 2.0, g, df=1_000)
+    t = intervals.t_quantile(min(1_000, 2 / g**2))
     for end, target in ((found.low, t), (found.high, -t)):
         w = (10.0 - end) / 2.0
-        assert w + g * w**2 / 3 + g**2 * w**3 / 27 + g / 6 == pytest.approx(target, rel=1e-12)
-    assert intervals.skewed(10.0, 2.0, -g, df=30) == pytest.approx(
-        (10.0, 20.0 - found.high, 20.0 - found.low)
-    )
+        assert 1.5 / g * (np.exp(2 * g * w / 3) - 1) + g / 6 == pytest.approx(target, rel=1e-10)
+    assert (found.value - found.low < found.high - found.value) == (g > 0)
+
+
+def test_skewed_intervals_are_mirrored_and_without_skewness_students():
+    found = intervals.skewed(1.0, 0.1, 0.3, df=30)
+    mirrored = intervals.skewed(-1.0, 0.1, -0.3, df=30)
+    assert mirrored == pytest.approx((-1.0, -found.high, -found.low), rel=1e-12)
     plain = intervals.from_error(10.0, 2.0, df=30)
     for tiny in (0.0, 1e-8, np.nan):
         assert intervals.skewed(10.0, 2.0, tiny, df=30) == pytest.approx(plain, rel=1e-6)
+    many = intervals.skewed(np.full(3, 10.0), 2.0, np.array([0.0, 0.2, -0.9]), df=[30, 30, 0])
+    for k, (g, df) in enumerate(((0.0, 30), (0.2, 30), (-0.9, 0))):
+        one = intervals.skewed(10.0, 2.0, g, df=df)
+        assert (many.low[k], many.high[k]) == pytest.approx((one.low, one.high))
+
+
+def test_skewed_intervals_stay_sensible_for_any_skewness():
+    widths = []
+    for g in (1e-9, 1e-5, 0.1, 0.3, 0.5, 0.7, 1.0):
+        found = intervals.skewed(1.0, 0.1, g)
+        assert found.low < 1.0 < found.high
+        widths.append(found.high - found.low)
+    assert widths == sorted(widths)
+    assert widths[-1] < 3.0  # one row with everything: 30 standard errors, not infinity
 
 
 def test_bootstrap_is_close_to_student_for_a_mean():
@@ -152,7 +171,7 @@ def assert_misses_at_most(missed, most):
 
 @pytest.mark.parametrize(
     ("prob", "n", "below", "above"),
-    [(1.0, 30, 0.022, 0.037), (0.2, 100, 0.024, 0.026), (0.05, 400, 0.026, 0.022)],
+    [(1.0, 30, 0.022, 0.039), (0.2, 100, 0.02, 0.026), (0.05, 400, 0.02, 0.023)],
 )
 def test_hall_holds_on_both_sides_for_skewed_rewards(prob, n, below, above):
     rng = np.random.default_rng(11)

@@ -19,6 +19,7 @@ from zib import theory
 Array = NDArray[np.float64]
 
 LEVEL = 0.95
+LEAST = 0.3  # argument of the logarithm in Hall's inverse
 
 
 class Estimate(NamedTuple):
@@ -243,42 +244,49 @@ def skewed(
     skewness
         The skewness of the estimate: for a mean of n observations theirs divided by √n.
     df
-        Degrees of freedom of the standard error.
+        Degrees of freedom of the standard error, at most.
 
     Notes
     -----
     A mean of rewards that are mostly zero is skewed to the right and correlated with its own
     standard error: when it is too small, so is the error, and value ± t·error misses the truth
-    above it too often. With g the skewness and T = (estimate − truth)/error, the cubic
-    T + gT²/3 + g²T³/27 + g/6 has almost no skewness left, is monotone, and has an exact inverse
+    above it too often. With g the skewness and T = (estimate − truth)/error, the variable
+    (3/2g)·(exp(2gT/3) − 1) + g/6 is standard normal up to terms of order 1/n, and monotone in T
     (P. Hall 1992, *On the removal of skewness by transformation*, JRSS B 54, 221–228). The ends are
-    its inverse at ±t; without skewness they are Student's.
+    its inverse at ±t, with two precautions for few rewards.
 
-    Hall gives an exponential transformation as well, equal up to the third order. Its inverse is a
-    logarithm, which does not exist for a large skewness. Of 20 000 samples of 400 rewards, 5 % of
-    them lognormal and the others zero, nominal 95 % intervals missed the truth (below, above) in
-    0.2 and 12.2 % without correction, 1.7 and 5.1 % with the exponential and 1.7 and 3.5 % with
-    the cubic.
+    The error itself is estimated. The kurtosis of a distribution is at least its squared skewness
+    plus 1 (Pearson), so the variance under the error has at most 2/g² degrees of freedom: t is the
+    quantile of Student's law with so many. And the inverse, a logarithm, runs off to infinity when
+    g·t nears 3/2: the skewness used is cut where its argument falls below 0.3.
+
+    Hall also gives a cubic with the same expansion, T + gT²/3 + g²T³/27 + g/6, which needs no cut.
+    With t of n − 1 degrees of freedom it holds as often for a mean (20 000 samples of 400 rewards,
+    5 % of them lognormal and the others zero: misses of 0.8 and 3.4 % below and above here, 1.7 and
+    3.5 % with the cubic, 0.2 and 12.2 % without correction). For a difference, whose skewness is
+    mostly noise, it is too short: with 40 rewards it misses in 10.5 % instead of 7.5 % here.
 
     Examples
     --------
     >>> [round(x, 2) for x in skewed(10.0, 1.0, 0.3)]
-    [10.0, 8.37, 12.65]
+    [10.0, 8.3, 12.76]
     """
+    value, error = np.asarray(value, dtype=np.float64), np.asarray(error, dtype=np.float64)
     g = np.asarray(skewness, dtype=np.float64)
-    g = np.where(np.isfinite(g) & (np.abs(g) > 1e-9), g, 0.0)
-    t = np.asarray(t_quantile(df, level))
-    bent = np.where(g == 0.0, 1.0, g)
+    bent = np.isfinite(g) & (np.abs(g) > 1e-6)
+    size = np.where(bent, np.abs(g), 1.0)
+    t = np.asarray(t_quantile(np.where(bent, np.minimum(df, 2.0 / size**2), df), level))
+    known = np.isfinite(t) & ~np.isnan(error)
+    t = np.where(known, t, 1.0)
+    # the skewness with 1 − (2g/3)(t + g/6) = LEAST is the largest used
+    most = 3.0 * (1.0 - LEAST) / (t + np.sqrt(t * t + 1.0 - LEAST))
+    cut = np.copysign(np.minimum(size, most), np.where(bent, g, 1.0))
 
     def back(x: Array) -> Array:
-        with np.errstate(invalid="ignore"):
-            return np.where(g == 0.0, x, 3.0 / bent * (np.cbrt(1.0 + g * (x - g / 6.0)) - 1.0))
+        return np.where(bent, 1.5 / cut * np.log1p(2.0 * cut / 3.0 * (x - cut / 6.0)), x)
 
-    value = np.asarray(value, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        known = np.isfinite(t) & ~np.isnan(error)
-        low = np.where(known, value - error * back(t), -np.inf)
-        high = np.where(known, value - error * back(-t), np.inf)
+    low = np.where(known, value - error * back(t), -np.inf)
+    high = np.where(known, value - error * back(-t), np.inf)
     return _plain(Estimate(value, low, high))
 
 

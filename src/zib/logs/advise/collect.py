@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from zib.logs.advise.reservoir import Kept, KeptPerArm, row_keys
 from zib.logs.log import Log, LogBatch
+from zib.stats.moments import Moments
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -25,66 +26,6 @@ MOST_TOP = 5_000  # largest magnitudes kept
 MOST_CONTEXT = 20_000  # rows kept with their context, zeros and non-zeros each
 CONTEXT_NUMBERS = 4_000_000  # numbers kept for them at most
 FEWEST_PER_ARM = 20
-
-
-class Moments:
-    """Counts and centred sums of powers per arm, merged block by block."""
-
-    def __init__(self, n_arms: int) -> None:
-        self.count = np.zeros(n_arms)
-        self.mean = np.zeros(n_arms)
-        self.m2 = np.zeros(n_arms)
-        self.m3 = np.zeros(n_arms)
-        self.m4 = np.zeros(n_arms)
-
-    def add(self, arm: Codes, x: Array) -> None:
-        """Add one block (formulas of Chan and Pébay); powers of huge rewards become infinite."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._add(arm, x)
-
-    def _add(self, arm: Codes, x: Array) -> None:
-        size = self.count.size
-        nb = np.bincount(arm, minlength=size).astype(np.float64)
-        seen = np.maximum(nb, 1.0)
-        mean = np.bincount(arm, x, size) / seen
-        apart = x - mean[arm]
-        # second pass: what rounding left in the block's mean
-        mean = mean + np.bincount(arm, apart, size) / seen
-        apart = x - mean[arm]
-        square = apart * apart
-        b2 = np.bincount(arm, square, size)
-        b3 = np.bincount(arm, square * apart, size)
-        b4 = np.bincount(arm, square * square, size)
-        na, n = self.count, np.maximum(self.count + nb, 1.0)
-        d = np.where(na > 0, mean - self.mean, 0.0)
-        first = na == 0
-        both = na * nb
-        m4 = (
-            self.m4 + b4
-            + d**4 * both * (na * na - both + nb * nb) / n**3
-            + 6.0 * d * d * (na * na * b2 + nb * nb * self.m2) / n**2
-            + 4.0 * d * (na * b3 - nb * self.m3) / n
-        )  # fmt: skip
-        m3 = (
-            self.m3 + b3
-            + d**3 * both * (na - nb) / n**2
-            + 3.0 * d * (na * b2 - nb * self.m2) / n
-        )  # fmt: skip
-        self.m2 = self.m2 + b2 + d * d * both / n
-        self.mean = np.where(first, mean, self.mean + d * nb / n)
-        self.m3, self.m4 = m3, m4
-        self.count = na + nb
-
-    def pooled(self) -> tuple[float, float, float, float]:
-        """Return count, mean, and the second and third centred sums over all arms."""
-        n = float(self.count.sum())
-        if n == 0.0:
-            return 0.0, float("nan"), 0.0, 0.0
-        mean = float(self.count @ self.mean / n)
-        d = np.where(self.count > 0, self.mean - mean, 0.0)
-        m2 = float((self.m2 + self.count * d * d).sum())
-        m3 = float((self.m3 + 3.0 * d * self.m2 + self.count * d**3).sum())
-        return n, mean, m2, m3
 
 
 class WeightedSums:
@@ -211,7 +152,7 @@ def collect(log: Log, seed: int, tell: Callable[[float], None]) -> Collected:
     """Read the log once; `tell` hears the share of rows read."""
     n_arms, width = len(log.arms), len(log.context_names)
     rows = np.zeros(n_arms)
-    paid = Moments(n_arms)
+    paid = Moments(n_arms, order=4)
     weighted = WeightedSums(n_arms) if log.has_propensity else None
     lowest, highest, negative = np.inf, -np.inf, 0
     sample = Kept(MOST_VALUES)
@@ -231,7 +172,7 @@ def collect(log: Log, seed: int, tell: Callable[[float], None]) -> Collected:
             with_zero.add(key[none], block.arm[none], block.context[none])
             with_paid.add(key[at], arm, x, block.context[at])
         if at.size:
-            paid.add(arm, x)
+            paid.add_groups(arm, x)
             lowest, highest = min(lowest, float(x.min())), max(highest, float(x.max()))
             negative += int((x < 0.0).sum())
             sample.add(key[at], arm, x)

@@ -12,19 +12,12 @@ from numpy.typing import NDArray
 
 from zib import theory
 from zib.logs.advise.collect import Collected
+from zib.stats.intervals import Estimate, normal_quantile, share, skewed
 
 Array = NDArray[np.float64]
 
 FEW = 10  # fewer non-zero rewards than this, and an arm borrows the spread of the others
 UNKNOWN = (-math.inf, math.inf)
-
-
-class Estimate(NamedTuple):
-    """A number with its interval; NaN and infinite ends where the data say nothing."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Weighted(NamedTuple):
@@ -95,41 +88,12 @@ class ArmSummary:
         return self.p, self.mu, self.r
 
 
-def prob_interval(nonzero: Any, rows: Any, level: float) -> tuple[Array, Array]:
-    """Return the Clopper–Pearson interval; counts need not be whole numbers."""
-    from scipy.special import betaincinv
-
-    tail = (1.0 - level) / 2.0
-    b, n = np.asarray(nonzero, dtype=np.float64), np.asarray(rows, dtype=np.float64)
-    zeros = n - b
-    low = np.where(b > 0, betaincinv(np.maximum(b, 1e-9), zeros + 1.0, tail), 0.0)
-    high = np.where(zeros > 0, betaincinv(b + 1.0, np.maximum(zeros, 1e-9), 1.0 - tail), 1.0)
-    return low, high
-
-
-def skewed_interval(mean: Any, sd: Any, skewness: Any, n: Any, level: float) -> tuple[Array, Array]:
-    """Return Student's interval for a mean, corrected for skewness by Hall's transformation.
-
-    Notes
-    -----
-    P. Hall (1992), *On the removal of skewness by transformation*: the cubic
-    g(T) = T + γT²/3 + γ²T³/27 + γ/(6n) of T = (mean − mu)/sd is nearly free of skewness and can be
-    inverted exactly. With γ = 0 this is Student's t. It plays the part of the bootstrap-t, without
-    resampling, so it needs no more than sums.
-    """
-    from scipy.special import stdtrit
-
-    n = np.asarray(n, dtype=np.float64)
-    g = np.asarray(skewness, dtype=np.float64)
-    g = np.where(np.isfinite(g) & (np.abs(g) > 1e-6), g, 0.0)
-    t = stdtrit(np.maximum(n - 1.0, 1.0), 0.5 + level / 2.0) / np.sqrt(np.maximum(n, 1.0))
-    safe = np.where(g == 0.0, 1.0, g)
-
-    def back(x: Array) -> Array:
-        bent = 3.0 / safe * (np.cbrt(1.0 + g * (x - g / (6.0 * np.maximum(n, 1.0)))) - 1.0)
-        return np.where(g == 0.0, x, bent)
-
-    return mean - sd * back(t), mean - sd * back(-t)
+def _skewed_mean(mean: Any, sd: Any, skewness: Any, n: Any, level: float) -> tuple[Array, Array]:
+    """Return the ends for the mean of n numbers; of fewer than two, those of two."""
+    seen = np.maximum(n, 1.0)
+    root = np.sqrt(seen)
+    found = skewed(mean, sd / root, skewness / root, df=np.maximum(n - 1.0, 1.0), level=level)
+    return np.asarray(found.low), np.asarray(found.high)
 
 
 def reward_skewness(p: Any, mean: Any, variance: Any, third: Any) -> Array:
@@ -202,7 +166,7 @@ def overall(found: Collected, level: float) -> ArmSummary:
     b, mean, m2, m3 = found.paid.pooled()
     n = float(found.n_rows)
     if b == 0.0:
-        high = float(prob_interval(0.0, n, level)[1])
+        high = share(0.0, n, level=level).high
         return ArmSummary(
             "all", int(n), 0, Estimate(0.0, 0.0, high), Estimate(math.nan, *UNKNOWN),
             Estimate(0.0, *UNKNOWN), math.nan, 0.0, 0.0,
@@ -225,17 +189,17 @@ def _parts(n: int, b: int, mean: float, variance: float) -> tuple[float, float]:
 def _intervals(c: _Columns, level: float, pooled_sd: float) -> tuple[tuple[Array, ...], ...]:
     n, b = np.maximum(c.n, 1.0), c.b
     p = b / n
-    p_low, p_high = prob_interval(b, n, level)
+    _, p_low, p_high = share(b, n, level=level)
     seen = np.maximum(b, 2.0)
     sd = np.sqrt(c.variance * seen / (seen - 1.0))
     with np.errstate(all="ignore"):
         skewness = np.where(c.variance > 0, c.third / c.variance**1.5, 0.0)
-    low, high = skewed_interval(c.mean, sd, skewness, b, level)
+    low, high = _skewed_mean(c.mean, sd, skewness, b, level)
     variance = p * c.variance + p * (1.0 - p) * c.mean**2
     sd_r = np.sqrt(variance * n / np.maximum(n - 1.0, 1.0))
     r = p * c.mean
     bent = reward_skewness(p, c.mean, c.variance, c.third)
-    r_low, r_high = skewed_interval(r, sd_r, bent, n, level)
+    r_low, r_high = _skewed_mean(r, sd_r, bent, n, level)
     # magnitudes that never vary: only p is uncertain
     fixed = (b >= FEW) & (c.variance <= 1e-24 * c.mean**2)
     low, high = np.where(fixed, c.mean, low), np.where(fixed, c.mean, high)
@@ -243,7 +207,7 @@ def _intervals(c: _Columns, level: float, pooled_sd: float) -> tuple[tuple[Array
     r_low, r_high = np.where(fixed, ends[0], r_low), np.where(fixed, ends[1], r_high)
     few = (b < FEW) & (b > 0)
     if few.any() and math.isfinite(pooled_sd) and pooled_sd > 0:
-        z = _normal_quantile(level)
+        z = normal_quantile(level)
         half = z * pooled_sd / np.sqrt(b[few])
         low[few], high[few] = c.mean[few] - half, c.mean[few] + half
         args = (c.n[few], b[few], b[few] * c.mean[few])
@@ -255,12 +219,6 @@ def _intervals(c: _Columns, level: float, pooled_sd: float) -> tuple[tuple[Array
         array[lone] = end
     mu = np.where(b > 0, c.mean, np.nan)
     return (p, p_low, p_high), (mu, low, high), (r, r_low, r_high)
-
-
-def _normal_quantile(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2.0))
 
 
 def _weighted(
@@ -279,16 +237,16 @@ def _weighted(
     var_mu = np.maximum(w.w2_square - 2.0 * mu * w.w2_reward + mu**2 * w.w2_paid, 0.0) / paid**2
     # Korn and Graubard: exact limits at the sample size that has this variance
     like = np.where(var_p > 0, p * (1.0 - p) / np.where(var_p > 0, var_p, 1.0), rows)
-    p_low, p_high = prob_interval(p * like, like, level)
+    _, p_low, p_high = share(p * like, like, level=level)
     payers = paid**2 / np.where(w.w2_paid > 0, w.w2_paid, 1.0)
     with np.errstate(all="ignore"):
         skewness = np.where(c.variance > 0, c.third / c.variance**1.5, 0.0)
-    mu_low, mu_high = skewed_interval(mu, np.sqrt(var_mu * payers), skewness, payers, level)
+    mu_low, mu_high = _skewed_mean(mu, np.sqrt(var_mu * payers), skewness, payers, level)
     bent = reward_skewness(c.b / np.maximum(c.n, 1.0), c.mean, c.variance, c.third)
-    r_low, r_high = skewed_interval(r, np.sqrt(var_r * rows), bent, rows, level)
+    r_low, r_high = _skewed_mean(r, np.sqrt(var_r * rows), bent, rows, level)
     few = (payers < FEW) & (w.w_paid > 0)
     if few.any() and math.isfinite(pooled_sd) and pooled_sd > 0:
-        half = _normal_quantile(level) * pooled_sd / np.sqrt(payers[few])
+        half = normal_quantile(level) * pooled_sd / np.sqrt(payers[few])
         mu_low[few], mu_high[few] = mu[few] - half, mu[few] + half
     unsure = payers < 2.0
     for array, end in ((mu_low, -np.inf), (mu_high, np.inf), (r_low, -np.inf), (r_high, np.inf)):
@@ -321,6 +279,6 @@ def within_sd(found: Collected, level: float = 0.95) -> Estimate:
     if not math.isfinite(kurtosis):
         return Estimate(math.sqrt(variance), 0.0, math.inf)
     error = math.sqrt(max(kurtosis - 1.0, 0.0) / freedom) / 2.0  # of log sd
-    z = _normal_quantile(level)
+    z = normal_quantile(level)
     sd = math.sqrt(variance)
     return Estimate(sd, sd * math.exp(-z * error), sd * math.exp(min(z * error, 700.0)))

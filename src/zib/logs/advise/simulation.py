@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,9 +14,11 @@ from zib.core.rng import Role, stream
 from zib.env import MAB, Empirical, ZeroInflated
 from zib.logs.advise.choose import Choices
 from zib.logs.advise.collect import Collected
-from zib.logs.advise.estimates import ArmSummary, Estimate
+from zib.logs.advise.estimates import ArmSummary
 from zib.logs.advise.snippet import randomised
 from zib.sim import Results, simulate
+from zib.stats import intervals
+from zib.stats.intervals import Estimate
 
 Array = NDArray[np.float64]
 
@@ -168,18 +169,18 @@ def _summarised(
     totals = np.vstack([totals, own * unit])
     paid, share = np.append(paid, own_paid * unit), np.append(share, own_share)
     uniform = totals[labels.index(UNIFORM)]
-    intervals = [mean_interval(row, level) for row in totals]
+    means = [intervals.mean(row, level=level) for row in totals]
     if randomised(found) == "no":
         # the choices depended on something that drawing again ignores: the average of the log
         totals[-1], paid[-1] = rounds * whole.r.value, rounds * whole.r.value
-        intervals[-1] = Estimate(*(rounds * x for x in whole.r))
+        means[-1] = Estimate(*(rounds * x for x in whole.r))
     earned = tuple(
         Earned(
             label,
-            intervals[i],
+            means[i],
             float(paid[i]),
-            mean_interval(totals[i] - uniform, level),
-            mean_interval(totals[0] - totals[i], level),
+            intervals.paired_difference(totals[i], uniform, level=level),
+            intervals.paired_difference(totals[0], totals[i], level=level),
             float(share[i]),
         )
         for i, label in enumerate(labels)
@@ -201,15 +202,3 @@ def _as_in_log(
         paid += sum(float(env.sample(k, rng, int(n)).sum()) for k, n in enumerate(pulls) if n)
         share += float(pulls[env.best_arm]) / rounds
     return totals, paid / replications, share / replications
-
-
-def mean_interval(values: Array, level: float) -> Estimate:
-    """Return the mean with Student's interval."""
-    from scipy.special import stdtrit
-
-    mean = float(values.mean())
-    if values.size < 2:
-        return Estimate(mean, -math.inf, math.inf)
-    half = float(stdtrit(values.size - 1, 0.5 + level / 2)) * float(values.std(ddof=1))
-    half /= math.sqrt(values.size)
-    return Estimate(mean, mean - half, mean + half)

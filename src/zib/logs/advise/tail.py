@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.logs.advise.collect import Collected
-from zib.logs.advise.estimates import Estimate, _normal_quantile
+from zib.stats.intervals import Estimate, normal_quantile
 
 Array = NDArray[np.float64]
 Answer = Literal["yes", "no", "cannot tell"]
@@ -121,7 +121,7 @@ def tail_report(found: Collected, level: float) -> TailReport:
     k_at = int(np.argmin([_distance(logs, int(k), a) for k, a in zip(ks, index)]))
     k = int(ks[k_at])
     near = (ks >= k / 2) & (ks <= 2 * k)
-    z = _normal_quantile(level)
+    z = normal_quantile(level)
     reach = z / np.sqrt(ks[near])
     low = float(np.max([np.min(index[near] * (1.0 - reach)), 0.0]))
     high = float(np.max(index[near] * (1.0 + reach)))
@@ -192,5 +192,5 @@ def absolute_moment(found: Collected, order: float, level: float) -> Estimate:
         second = sum(float((x ** (2.0 * order)).sum()) * weight for x, weight in parts) / n
     if not math.isfinite(second):
         return Estimate(first, 0.0, math.inf)
-    half = _normal_quantile(level) * math.sqrt(max(second - first * first, 0.0) / n)
+    half = normal_quantile(level) * math.sqrt(max(second - first * first, 0.0) / n)
     return Estimate(first, max(first - half, 0.0), first + half)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from zib.logs.advise.estimates import ArmSummary, Estimate
+from zib.logs.advise.estimates import ArmSummary
 from zib.logs.advise.simulation import UNIFORM
 from zib.report.numbers import shortened
+from zib.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from zib.logs.advise.advice import Advice

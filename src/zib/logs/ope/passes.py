@@ -10,15 +10,18 @@ import numpy as np
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
 from zib.logs.log import Log
-from zib.logs.ope import intervals
 from zib.logs.ope.bootstrap import Resampled
 from zib.logs.ope.evaluation import Difference, Value
-from zib.logs.ope.moments import Moments
 from zib.logs.ope.policies import Target
 from zib.logs.ope.rows import Array, Block
 from zib.logs.ope.scores import ESTIMATORS, ON_POLICY, Kind, RowValues, columns, summarise
 from zib.logs.ope.survey import Survey
 from zib.logs.ope.trust import GRADES, Diagnostics, WeightSums, grade
+from zib.stats import intervals
+from zib.stats.moments import JointMoments
+
+Limits = tuple[float, float]
+UNKNOWN: Limits = (math.nan, math.nan)
 
 
 class _Estimate(NamedTuple):
@@ -30,7 +33,7 @@ class _Estimate(NamedTuple):
     at: list[int]  # its columns among all columns
     pair: tuple[Kind, ...]
     pair_at: list[int]
-    moments: Moments
+    moments: JointMoments
 
 
 class EvaluationPass:
@@ -75,7 +78,7 @@ class EvaluationPass:
             pair_at = at[j, e]
             if base is not None and j != base:
                 pair, pair_at = (kind, kinds[base, e]), at[j, e] + at[base, e]
-            moments = Moments(len(pair_at))
+            moments = JointMoments(len(pair_at))
             self._estimates.append(_Estimate(j, e, kind, at[j, e], pair, pair_at, moments))
 
     def resample(self, replicates: int) -> None:
@@ -198,7 +201,7 @@ class EvaluationPass:
             )
             value, error, limits = self._interval(one, False, interval, level)
             known = name != "dm" and used.paid > 0
-            low, high = self._widened(name, limits, found) if known else intervals.UNKNOWN
+            low, high = self._widened(name, limits, found) if known else UNKNOWN
             if name == "dm":
                 error = float("nan")
             out.append(Value(target.name, one.estimator, value, error, low, high, word, reasons))
@@ -224,7 +227,7 @@ class EvaluationPass:
             both = [by_key[target.name, one.estimator], by_key[base.name, one.estimator]]
             value, error, limits = self._interval(one, True, interval, level)
             if any(np.isnan(v.low) for v in both):
-                limits = intervals.UNKNOWN
+                limits = UNKNOWN
             if one.estimator == "dm":
                 error = float("nan")
             low, high = self._widened(one.estimator, limits, diagnostics[one.policy])
@@ -241,7 +244,7 @@ class EvaluationPass:
 
     def _interval(
         self, one: _Estimate, paired: bool, interval: str, level: float
-    ) -> tuple[float, float, intervals.Interval]:
+    ) -> tuple[float, float, Limits]:
         kinds = one.pair if paired else (one.kind,)
         signs = np.array([1.0, -1.0])[: len(kinds)]
         moments = one.moments if len(kinds) == len(one.pair) else one.moments.first(one.kind.width)
@@ -250,19 +253,18 @@ class EvaluationPass:
         if np.isnan(spread.error) or spread.error == 0.0:
             return unit * value, unit * spread.error, (unit * value, unit * value)
         if interval == "asymptotic":
-            limits = intervals.asymptotic(value, spread, level)
+            found = intervals.from_error(value, spread.error, level=level)
         elif interval == "corrected":
-            limits = intervals.corrected(value, spread, level)
+            found = intervals.skewed(value, spread.error, spread.skewness, df=spread.freedom,
+                                     level=level)  # fmt: skip
         else:
             assert self._resampled is not None
             at = one.pair_at if paired else one.at
             again = self._resampled.replicate(kinds, signs, at)
-            limits = intervals.studentised(value, spread, *again, level)
-        return unit * value, unit * spread.error, (unit * limits[0], unit * limits[1])
+            found = intervals.studentised(value, spread.error, *again, level=level)
+        return unit * value, unit * spread.error, (unit * found.low, unit * found.high)
 
-    def _widened(
-        self, estimator: str, limits: intervals.Interval, found: Diagnostics
-    ) -> intervals.Interval:
+    def _widened(self, estimator: str, limits: Limits, found: Diagnostics) -> Limits:
         """Return an interval that also holds whatever the missing arms might pay."""
         if found.missing_mass == 0.0:
             return limits

@@ -20,13 +20,13 @@ switch     v + w·(r − q)·[w≤c]
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.logs.ope.intervals import Spread, spread_of
-from zib.logs.ope.moments import Moments
+from zib.stats.moments import JointMoments
 
 Array = NDArray[np.float64]
 
@@ -124,6 +124,14 @@ def gradients_of(kind: Kind, means: Array) -> Array:
     return out
 
 
+class Spread(NamedTuple):
+    """What an interval needs: standard error, skewness and degrees of freedom of an estimate."""
+
+    error: float
+    skewness: float
+    freedom: float
+
+
 class Summary(NamedTuple):
     """An estimate with its spread."""
 
@@ -131,7 +139,7 @@ class Summary(NamedTuple):
     spread: Spread
 
 
-def summarise(kinds: tuple[Kind, ...], signs: Array, moments: Moments) -> Summary:
+def summarise(kinds: tuple[Kind, ...], signs: Array, moments: JointMoments) -> Summary:
     """Return Σ sign·estimate over estimators whose columns stand side by side.
 
     One kind and sign 1 give a value; two kinds and signs (1, −1) the difference of two policies
@@ -145,13 +153,18 @@ def summarise(kinds: tuple[Kind, ...], signs: Array, moments: Moments) -> Summar
         direction[part] = sign * gradients_of(kind, mean[None, :])[0]
         at += kind.width
     if not np.isfinite(direction).all():
-        return Summary(float("nan"), Spread(float("nan"), 0.0))
-    return Summary(value, spread_of(*moments.along(direction), moments.n))
+        return Summary(float("nan"), Spread(float("nan"), 0.0, 0.0))
+    variance, third = moments.along(direction)
+    n = moments.n
+    if variance <= 0.0 or n < 2:
+        return Summary(value, Spread(0.0, 0.0, 0.0))
+    skewness = third / variance**1.5 / math.sqrt(n)
+    return Summary(value, Spread(math.sqrt(variance / (n - 1)), skewness, n - 1.0))
 
 
 def estimate(estimator: str, rows: RowValues, clip: float = 10.0) -> Summary:
     """Return one estimate from arrays that are in memory."""
     kind = ESTIMATORS[estimator]
-    moments = Moments(kind.width)
+    moments = JointMoments(kind.width)
     moments.add(columns(estimator, rows, clip))
     return summarise((kind,), np.ones(1), moments)
