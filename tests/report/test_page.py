@@ -74,31 +74,37 @@ def test_findings_are_computed_from_the_verdicts():
         record("drift", ("Discounting lowers regret", "fails", "does not hold")),
     ]
     lower, beyond = findings(records)
-    assert (lower.answer, lower.status) == ("Yes", "holds")  # undecided claims do not count
-    assert lower.tally == "of 3 claims 2 hold and 1 is undecided"
+    # undecided claims do not count
+    assert lower.answers == (("", "yes", "holds", "of 3 claims 2 hold and 1 is undecided"),)
     assert lower.example[1].words == "holds (0.5 times the regret of MOTS)"
-    assert (beyond.answer, beyond.tally) == ("No", "the only claim does not hold")
+    assert beyond.answers == (("", "no", "fails", "the only claim does not hold"),)
 
 
 @pytest.mark.parametrize(
     ("statuses", "answer"),
     [
-        (["holds"] * 3 + ["partly"] * 2, "Mostly"),
-        (["holds", "fails"], "In part"),
-        (["partly"] * 3, "In part"),
-        (["fails"] * 3 + ["partly"], "Mostly not"),
-        (["open"] * 2, "Undecided"),
+        (["holds"] * 3 + ["partly"] * 2, "mostly"),
+        (["holds", "fails"], "in part"),
+        (["partly"] * 3, "in part"),
+        (["fails"] * 3 + ["partly"], "mostly not"),
+        (["open"] * 2, "undecided"),
     ],
 )
 def test_answers_count_decided_claims(statuses: list[Status], answer: str):
     (found,) = findings([record("fig2", *((LOWER, status, "") for status in statuses))])
-    assert found.answer == answer
+    assert [each.word for each in found.answers] == [answer]
+
+
+def test_printed_and_corrected_algorithms_are_told_apart():
+    claims = [(LOWER, "holds", ""), (f"{LOWER}: as printed", "fails", "")]
+    (found,) = findings([record("fig2", *claims)])
+    assert [each[:2] for each in found.answers] == [("as printed", "no"), ("corrected", "yes")]
 
 
 def test_every_claim_has_a_theme():
     claims = [("some claim nobody thought of", "holds", ""), ("(ours)", "open", "")]
     (found,) = findings([record("new", *claims)])
-    assert found.tally == "of 2 claims 1 holds and 1 is undecided"
+    assert found.answers[0].tally == "of 2 claims 1 holds and 1 is undecided"
 
 
 def test_the_report_leads_with_findings_and_ends_with_the_folded_table(tmp_path: Path):

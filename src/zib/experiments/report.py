@@ -27,11 +27,15 @@ LEADING = ("sparsity", "fig2", "fig3", "fig4")
 
 
 class Theme(NamedTuple):
-    """A question that several claims bear on, and which: by their words or by their items."""
+    """A question that several claims bear on, and which: by their words or by their items.
+
+    `versions` answers it apart for the algorithms as printed and for our corrections of them.
+    """
 
     question: str
     claims: str = ""
     items: str = ""
+    versions: bool = False
 
     def covers(self, record: Record, verdict: Verdict) -> bool:
         """Return whether a claim bears on the question."""
@@ -45,44 +49,56 @@ THEMES = (
     Theme(
         "Do the paper's zero-inflated policies learn, with regret that grows sublinearly?",
         r"([Oo]ur algorithms|zero-inflated UCB and TS) are sublinear",
+        versions=True,
     ),
     Theme(
         "Do they have lower regret than the other methods of the paper?",
         r"^ZI-\S+.*\b(lower|lowest|below)\b",
+        versions=True,
     ),
     Theme(
         "Do methods that ignore or misjudge the zeros do badly somewhere?",
-        r"linear or significantly higher|misspecified|^Integrated UCB is linear",
+        r"linear or significantly higher|\(naive\) methods are linear|^Integrated UCB is linear",
     ),
     Theme(
         "Are the statements about bounds and about the size of the reward true?",
         items="fig1b|figS6",
     ),
     Theme(
-        "Do the policies and estimators beyond the paper reach their targets?",
+        "Do the policies and estimators beyond the paper do what is expected of them?",
         r"^(Our target|Ours)\b",
         "limit|sparsity|noknobs|drift|ope",
     ),
     Theme("Does what else the paper reports come out as described?", items=".*"),
 )
-ANSWERS = ((0.95, "Yes"), (0.6, "Mostly"), (0.4, "In part"), (0.05, "Mostly not"), (0.0, "No"))
+ANSWERS = ((0.95, "yes"), (0.6, "mostly"), (0.4, "in part"), (0.05, "mostly not"), (0.0, "no"))
 """Least score of an answer: the share of decided claims that hold, one that holds in part half."""
 
 
-class Finding(NamedTuple):
-    """What the claims on one theme say together, with one of them as an example."""
+class Answer(NamedTuple):
+    """What claims say together: in a word, as the status they come closest to, and counted."""
 
-    question: str
-    answer: str
+    version: str
+    word: str
     status: Status
     tally: str
+
+
+class Finding(NamedTuple):
+    """The answers to the question of a theme, with one of its claims as an example."""
+
+    question: str
+    answers: tuple[Answer, ...]
     example: tuple[Record, Verdict]
+
+
+Judged = Sequence[tuple[Record, Verdict]]
 
 
 def findings(records: Iterable[Record]) -> list[Finding]:
     """Return one finding per theme on which something was judged.
 
-    The example is one of the claims that came out as most of them did, if possible with numbers.
+    The example came out as most decided claims did; with numbers if possible, in few words.
     """
     grouped: dict[Theme, list[tuple[Record, Verdict]]] = {theme: [] for theme in THEMES}
     for record in records:
@@ -92,22 +108,31 @@ def findings(records: Iterable[Record]) -> list[Finding]:
     return [_finding(theme, judged) for theme, judged in grouped.items() if judged]
 
 
-def _finding(theme: Theme, judged: Sequence[tuple[Record, Verdict]]) -> Finding:
-    counts = Counter(verdict.status for _, verdict in judged)
-    usual = counts.most_common(1)[0][0]
-    examples = [pair for pair in judged if pair[1].status == usual]
+def _finding(theme: Theme, judged: Judged) -> Finding:
+    parts: dict[str, Judged] = {"": judged}
+    if theme.versions:
+        printed = [pair for pair in judged if "printed" in pair[1].claim]
+        others = [pair for pair in judged if pair not in printed]
+        if printed and others:
+            parts = {"as printed": printed, "corrected": others}
+    decided = [pair for pair in judged if pair[1].status != "open"] or judged
+    usual = Counter(verdict.status for _, verdict in decided).most_common(1)[0][0]
+    examples = [pair for pair in decided if pair[1].status == usual]
     telling = [pair for pair in examples if " times " in pair[1].words]
-    status, answer = _answer(counts)
-    return Finding(theme.question, answer, status, tally(counts), (telling or examples)[0])
+    example = min(telling or examples, key=lambda pair: len(pair[1].words))
+    answers = tuple(_answer(version, part) for version, part in parts.items())
+    return Finding(theme.question, answers, example)
 
 
-def _answer(counts: Mapping[Status, int]) -> tuple[Status, str]:
+def _answer(version: str, judged: Judged) -> Answer:
+    counts = Counter(verdict.status for _, verdict in judged)
     decided = counts["holds"] + counts["partly"] + counts["fails"]
     if not decided:
-        return "open", "Undecided"
+        return Answer(version, "undecided", "open", tally(counts))
     score = (counts["holds"] + 0.5 * counts["partly"]) / decided
-    answer = next(word for least, word in ANSWERS if score >= least)
-    return ("holds" if score >= 0.6 else "partly" if score >= 0.4 else "fails"), answer
+    word = next(word for least, word in ANSWERS if score >= least)
+    status: Status = "holds" if score >= 0.6 else "partly" if score >= 0.4 else "fails"
+    return Answer(version, word, status, tally(counts))
 
 
 def tally(counts: Mapping[Status, int]) -> str:
