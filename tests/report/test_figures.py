@@ -9,8 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from zib import InvalidParameterError
+from zib.core.spec import KNOWN, Spec, saved_name
 from zib.report import (
-    POLICY_STYLES,
+    Style,
+    declared_styles,
     legend_below,
     paper_style,
     regret_panel,
@@ -18,7 +20,6 @@ from zib.report import (
     small_print,
     style_of,
 )
-from zib.report.panels import half_width
 from zib.sim import Results
 
 mpl.use("agg")
@@ -35,22 +36,56 @@ def results(labels=("ZI-UCB", "UCB1"), replications=5, horizon=1000):
     return Results(labels, rounds, regret, regret, np.zeros((2, 2, 2), dtype=np.int64), {})
 
 
-def test_every_policy_looks_different():
-    looks = [(s.color, s.marker, s.line) for s in POLICY_STYLES.values()]
-    assert len(set(looks)) == len(looks)
-    # without colour, marker and line still tell any two curves of one figure apart
-    for a, b in itertools.combinations(POLICY_STYLES, 2):
-        first, second = POLICY_STYLES[a], POLICY_STYLES[b]
-        assert (first.marker, first.line) != (second.marker, second.line) or not first.marker
+# What is drawn together in the paper's figures, and policies in wrappers beside them.
+TOGETHER = (
+    (
+        "ZI-UCB printed", "ZI-UCB", "ZI-TS", "ZI-TS exponential", "ZI-TS stable", "ZI-KL-UCB",
+        "ZI-IMED", "ZI posterior", "ZI adaptive", "UCB true size (strong)", "UCB component size",
+        "UCB variance size", "UCB estimated size", "MOTS", "UCB1", "kl-UCB", "Normal TS",
+        "ε-greedy", "asymptotic bound",
+    ),
+    (
+        "ZI-UCB printed", "ZI-UCB", "ZI-TS printed", "ZI-TS", "Joint-UCB", "Laplace-TS",
+        "naive UCB", "naive TS", "integrated UCB", "integrated TS",
+    ),
+    (
+        "ZI posterior", "ZI posterior, discounted", "ZI posterior, window", "ZI-IMED",
+        "ZI-IMED, discounted", "ZI-IMED, window", "UCB1", "UCB1, discounted",
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", TOGETHER, ids=["multi-armed", "contextual", "drift"])
+def test_curves_of_one_figure_look_different(labels):
+    styles = [style_of(label) for label in labels]
+    assert len({style[:3] for style in styles}) == len(styles)
+    # without colour, marker and line still tell them apart
+    assert len({style[1:3] for style in styles}) == len(styles)
 
 
 def test_strong_colours_are_apart():
     def rgb(color):
         return np.array(mpl.colors.to_rgb(color))
 
-    strong = [s for s in POLICY_STYLES.values() if s.width >= 1.8 and s.marker]
+    strong = [s for s in declared_styles().values() if s.width >= 1.8 and s.marker]
+    assert len(strong) > 20
     for a, b in itertools.combinations({s.color for s in strong}, 2):
         assert np.abs(rgb(a) - rgb(b)).sum() > 0.2, (a, b)
+
+
+def test_a_policy_brings_its_style_along():
+    class Mine(Spec):
+        label = "mine"
+        looks = {"mine": "#123456 D dashed thin"}
+
+    try:
+        assert style_of("mine") == Style("#123456", "D", (0, (5, 2)), 1.3, 0.9)
+        wrapped = style_of("mine, last 100")
+        assert wrapped.color == "#123456"
+        assert (wrapped.marker, wrapped.line) != ("D", (0, (5, 2)))
+    finally:
+        KNOWN.pop(saved_name(Mine))
+    assert style_of("mine").color != "#123456"
 
 
 def test_unknown_labels_get_a_stable_style():
@@ -65,8 +100,10 @@ def test_panel_draws_mean_and_band():
     lines = {line.get_label(): line for line in ax.get_lines()}
     assert set(lines) == {"ZI-UCB", "UCB1", "asymptotic bound"}
     np.testing.assert_allclose(lines["UCB1"].get_ydata(), result.mean()[1])
-    assert lines["ZI-UCB"].get_color() == POLICY_STYLES["ZI-UCB"].color
-    assert len(ax.collections) == 2
+    assert lines["ZI-UCB"].get_color() == style_of("ZI-UCB").color
+    bands = [band.get_paths()[0].vertices[:, 1] for band in ax.collections]
+    assert len(bands) == 2
+    assert bands[1].max() == result.interval()[1][1].max()
     plt.close(fig)
 
 
@@ -94,15 +131,6 @@ def test_panel_selects_and_refuses_labels():
     with pytest.raises(InvalidParameterError, match="`labels` must be among 'ZI-UCB', 'UCB1'"):
         regret_panel(ax, results(), labels=["UCB2"])
     plt.close(fig)
-
-
-def test_interval_is_a_student_interval(rng):
-    from scipy import stats
-
-    values = rng.normal(size=(7, 3))
-    low, high = stats.t.interval(0.9, 6, values.mean(axis=0), stats.sem(values, axis=0))
-    np.testing.assert_allclose(half_width(values, 0.9), (high - low) / 2)
-    assert np.isnan(half_width(values[:1])).all()
 
 
 def test_legend_names_every_curve_once():

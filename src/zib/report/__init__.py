@@ -8,12 +8,12 @@ from zib.report.panels import (
     save_figure,
     small_print,
 )
-from zib.report.style import POLICY_STYLES, Style, paper_style, style_of, styles_of
+from zib.report.style import Style, declared_styles, paper_style, style_of, styles_of
 
 __all__ = [
-    "POLICY_STYLES",
     "FigureFiles",
     "Style",
+    "declared_styles",
     "legend_below",
     "legend_height",
     "paper_style",

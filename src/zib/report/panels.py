@@ -21,21 +21,16 @@ Array = NDArray[np.float64]
 
 
 class RegretResult(Protocol):
-    """What a panel needs of a simulation's results; and `regret`, or `mean` and `interval`."""
+    """What a panel needs of a simulation's results, with every run or without."""
 
     labels: Any
     checkpoints: Any
 
+    def mean(self) -> Array:
+        """Return mean regret, one row per policy."""
 
-def half_width(values: Array, level: float = 0.95) -> Array:
-    """Return half the width of Student intervals for the means over the first axis."""
-    from scipy.special import stdtrit
-
-    n = values.shape[0]
-    if n < 2:
-        return np.full(values.shape[1:], np.nan)
-    spread: Array = values.std(axis=0, ddof=1) / np.sqrt(n)
-    return spread * float(stdtrit(n - 1, 0.5 + level / 2))
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Return the ends of its intervals."""
 
 
 def regret_panel(
@@ -58,7 +53,7 @@ def regret_panel(
     ax
         Where to draw.
     result
-        Results of `zib.simulate`: labels, checkpoints and regret (policy, replication, checkpoint).
+        Results of `zib.simulate`.
     labels
         Which policies, in which order; all by default.
     level
@@ -82,15 +77,16 @@ def regret_panel(
         )
     rounds = np.asarray(result.checkpoints, dtype=np.float64)
     keep = rounds >= rounds[-1] / 300 if log else np.ones(rounds.size, dtype=bool)
+    means, (_, highs) = result.mean(), result.interval(level)
     for order, label in enumerate(wanted):
         style = (styles or {}).get(label) or style_of(label)
         row = known.index(label)
-        mean, half = (curve[keep] for curve in _curve(result, row, level))
+        mean, half = means[row, keep], (highs - means)[row, keep]
         if np.isnan(mean).all():
             continue
         at = _marker_positions(rounds[keep], n_markers, log, order / max(len(wanted), 1))
         ax.plot(rounds[keep], mean, label=label, markevery=at, zorder=3, **style.arguments())
-        if band and not np.isnan(half).all():
+        if band and np.isfinite(half).all():
             low = np.maximum(mean - half, mean * 1e-3) if log else mean - half
             ax.fill_between(
                 rounds[keep], low, mean + half, color=style.color, alpha=0.13, linewidth=0
@@ -112,18 +108,6 @@ def regret_panel(
     ax.set_xlabel("round")
     if title:
         ax.set_title(title)
-
-
-def _curve(result: Any, row: int, level: float) -> tuple[Array, Array]:
-    """Return mean regret and half the width of its interval; NaN where too little is known."""
-    if not hasattr(result, "regret"):  # a summary, which has no replications
-        mean, (_, high) = result.mean()[row], result.interval(level)
-        return mean, high[row] - mean
-    runs = np.asarray(result.regret, dtype=np.float64)[row]
-    runs = runs[~np.isnan(runs[:, -1])]  # replications of an interrupted run are missing
-    if not len(runs):
-        return np.full(runs.shape[1], np.nan), np.full(runs.shape[1], np.nan)
-    return runs.mean(axis=0), half_width(runs, level)
 
 
 def _lowest(ax: Axes) -> float:

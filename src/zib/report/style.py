@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -30,89 +30,131 @@ class Style(NamedTuple):
             "linestyle": self.line,
             "linewidth": self.width,
             "alpha": self.alpha,
-            "markersize": 5.0,
+            "markersize": 8.0 if self.marker == "*" else 5.0,
             "markeredgecolor": "white",
             "markeredgewidth": 0.6,
         }
 
 
-_DASH = (0, (5, 2))
-_DOT = (0, (1, 1))
-_DASHDOT = (0, (6, 2, 1, 2))
+LINES: dict[str, str | tuple[int, tuple[int, ...]]] = {
+    "solid": "-",
+    "dashed": (0, (5, 2)),
+    "dashdot": (0, (6, 2, 1, 2)),
+    "dotted": (0, (1, 1)),
+}
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h", "p", "H", "d", "<", ">", "8")
+COLORS = ("#AA4499", "#882255", "#CC6677", "#DDCC77", "#88CCEE", "#555555")
+WEIGHTS = {"heavy": (2.2, 1.0), "normal": (1.8, 1.0), "thin": (1.3, 0.9)}  # width and opacity
 
-POLICY_STYLES: dict[str, Style] = {
-    # made for zero inflation
-    "ZI-UCB": Style("#009E73", "o", "-", 2.2),
-    "ZI-UCB printed": Style("#117733", "o", _DASH, 2.2),
-    "ZI-TS": Style("#0072B2", "s", "-", 2.2),
-    "ZI-TS exponential": Style("#332288", "D", "-", 2.2),
-    "ZI-TS stable": Style("#56B4E9", "s", _DASH, 2.2),
-    "ZI-KL-UCB": Style("#44AA99", "h", _DASHDOT, 2.2),
-    "ZI posterior": Style("#6699CC", "d", _DASHDOT, 2.2),
-    "ZI posterior learned": Style("#0072B2", "d", "-", 2.2),
-    "ZI adaptive": Style("#000000", "*", "-", 2.4),
-    "ZI-IMED": Style("#AA4499", "^", _DASHDOT, 2.2),
-    "ZI posterior, discounted": Style("#0072B2", "s", _DASHDOT, 2.2),
-    "ZI posterior, window": Style("#009E73", "o", _DASHDOT, 2.2),
-    "ZI-IMED, discounted": Style("#882255", "D", _DASH, 2.2),
-    "ZI-IMED, window": Style("#CC6677", "v", _DASH, 2.2),
-    "ZI-TS printed": Style("#56B4E9", "p", _DASH, 2.2),
-    # both parts in one number
-    "Joint-UCB": Style("#882255", "h", "-", 2.2),
-    "Laplace-TS": Style("#332288", "D", _DASHDOT, 2.2),
-    # the paper's baselines
-    "UCB component size": Style("#E69F00", "^", "-"),
-    "UCB variance size": Style("#CC79A7", "v", "-"),
-    "UCB estimated size": Style("#999933", "P", _DASHDOT),
-    "UCB true size (strong)": Style("#D55E00", "X", "-"),
-    "MOTS": Style("#661100", "*", _DASHDOT),
-    "naive UCB": Style("#E69F00", "^", _DASH),
-    "naive TS": Style("#999933", "v", _DASHDOT),
-    "integrated UCB": Style("#D55E00", "P", "-"),
-    "integrated TS": Style("#CC79A7", "X", _DASHDOT),
-    # what a user would pick without knowing of zero inflation
-    "UCB1": Style("#8C8C8C", "<", _DOT, 1.3, 0.9),
-    "UCB1, discounted": Style("#8C8C8C", "<", "-", 1.3, 0.9),
-    "UCB-V": Style("#8C8C8C", "p", _DASHDOT, 1.3, 0.9),
-    "kl-UCB": Style("#8C8C8C", ">", _DASH, 1.3, 0.9),
-    "Normal TS": Style("#B0A070", "H", _DOT, 1.3, 0.9),
-    "Beta TS": Style("#B0A070", "8", _DASHDOT, 1.3, 0.9),
-    "ε-greedy": Style("#B0A070", "d", _DASH, 1.3, 0.9),
-    # not policies
-    "asymptotic bound": Style("#000000", "", _DOT, 1.5),
+REFERENCES = {  # curves that are not policies
+    "asymptotic bound": Style("#000000", "", LINES["dotted"], 1.5),
     "Monte Carlo": Style("#000000", "", "-", 2.0),
 }
 
-_FALLBACK_COLORS = ("#AA4499", "#882255", "#CC6677", "#DDCC77", "#88CCEE", "#555555")
-_FALLBACK_MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")
-_FALLBACK_LINES: tuple[str | tuple[int, tuple[int, ...]], ...] = ("-", _DASH, _DASHDOT)
+LOOKS = {
+    # made for zero inflation
+    "ZI-UCB": "#009E73 o heavy",
+    "ZI-UCB printed": "#117733 o dashed heavy",
+    "ZI-TS": "#0072B2 s heavy",
+    "ZI-TS printed": "#56B4E9 p dashed heavy",
+    "ZI-TS exponential": "#332288 D heavy",
+    "ZI-TS stable": "#56B4E9 s dashed heavy",
+    "ZI-KL-UCB": "#44AA99 h dashdot heavy",
+    "ZI-IMED": "#AA4499 ^ dashdot heavy",
+    "ZI posterior": "#6699CC d dashdot heavy",
+    "ZI posterior learned": "#0072B2 d heavy",
+    "ZI adaptive": "#000000 * heavy",
+    # both parts in one number
+    "Joint-UCB": "#882255 h heavy",
+    "Laplace-TS": "#332288 D dashdot heavy",
+    # the paper's baselines
+    "UCB component size": "#E69F00 ^",
+    "UCB variance size": "#CC79A7 v",
+    "UCB estimated size": "#999933 P dashdot",
+    "UCB true size (strong)": "#D55E00 X",
+    "MOTS": "#661100 * dashdot",
+    "naive UCB": "#E69F00 ^ dashed",
+    "naive TS": "#999933 v dashdot",
+    "integrated UCB": "#D55E00 P",
+    "integrated TS": "#CC79A7 X dashdot",
+    # what a user would pick without knowing of zero inflation
+    "UCB1": "#8C8C8C < dotted thin",
+    "UCB-V": "#8C8C8C p dashdot thin",
+    "kl-UCB": "#8C8C8C > dashed thin",
+    "Normal TS": "#B0A070 H dotted thin",
+    "Beta TS": "#B0A070 8 dashdot thin",
+    "ε-greedy": "#B0A070 d dashed thin",
+}
+
+
+def declared_styles() -> dict[str, Style]:
+    """Return the styles that policies declare, by label.
+
+    A spec declares how its curves look: ``looks = {"ZI-UCB": "#009E73 o heavy"}`` gives colour and
+    marker, then optionally a line (`LINES`) and a weight (`WEIGHTS`).
+    """
+    from zib.core.spec import KNOWN
+
+    found = dict(REFERENCES)
+    found |= {label: _parsed(look) for label, look in LOOKS.items()}
+    for kind in KNOWN.values():
+        for label, look in vars(kind).get("looks", {}).items():
+            found.setdefault(label, _parsed(look))
+    return found
+
+
+def _parsed(look: str) -> Style:
+    color, marker, *words = look.split()
+    line = next((LINES[word] for word in words if word in LINES), "-")
+    width, alpha = next((WEIGHTS[word] for word in words if word in WEIGHTS), WEIGHTS["normal"])
+    return Style(color, marker, line, width, alpha)
 
 
 def style_of(label: str) -> Style:
-    """Return the style of a label; labels without a fixed one get a style made from their text.
+    """Return the style of a label.
+
+    A label that a policy declares has its style. One that starts with such a label ("ZI-UCB, last
+    500") has its colour with another marker and line, and any other a style made from its text.
 
     Examples
     --------
-    >>> style_of("ZI-UCB").color
-    '#009E73'
+    >>> style_of("ZI-UCB").color, style_of("ZI-UCB, last 500").color
+    ('#009E73', '#009E73')
     >>> style_of("my policy") == style_of("my policy")
     True
     """
-    fixed = POLICY_STYLES.get(label)
-    if fixed is not None:
-        return fixed
-    digest = hashlib.sha256(label.encode()).digest()
+    return _style(label, declared_styles())
+
+
+def _style(label: str, declared: Mapping[str, Style]) -> Style:
+    if label in declared:
+        return declared[label]
+    bases = [base for base in declared if label.startswith((f"{base} ", f"{base},"))]
+    if bases:
+        base = declared[max(bases, key=len)]
+        others = [
+            (marker, line)
+            for marker, line in itertools.product(MARKERS, LINES.values())
+            if marker != base.marker and line != base.line
+        ]
+        marker, line = others[_digest(label)[0] % len(others)]
+        return base._replace(marker=marker, line=line)
+    digest = _digest(label)
     return Style(
-        _FALLBACK_COLORS[digest[0] % len(_FALLBACK_COLORS)],
-        _FALLBACK_MARKERS[digest[1] % len(_FALLBACK_MARKERS)],
-        _FALLBACK_LINES[digest[2] % len(_FALLBACK_LINES)],
+        COLORS[digest[0] % len(COLORS)],
+        MARKERS[digest[1] % 8],
+        tuple(LINES.values())[digest[2] % 3],  # dotted lines are for curves in the background
     )
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def styles_of(labels: Sequence[str]) -> dict[str, Style]:
     """Return a style per label, no two alike in one figure, of different colours if possible.
 
-    Labels with a fixed style keep it; the others give way, the later ones to the earlier.
+    Labels with a declared style keep it; the others give way, the later ones to the earlier.
 
     Examples
     --------
@@ -120,15 +162,16 @@ def styles_of(labels: Sequence[str]) -> dict[str, Style]:
     >>> len({style_of(name) for name in names}), len(set(styles_of(names).values()))
     (27, 30)
     """
-    found = {label: POLICY_STYLES[label] for label in labels if label in POLICY_STYLES}
+    declared = declared_styles()
+    found = {label: declared[label] for label in labels if label in declared}
     for label in labels:
         if label in found:
             continue
-        wish = style_of(label)
+        wish = _style(label, declared)
         colors = {style.color for style in found.values()}
         looks = {style[:3] for style in found.values()}
-        recoloured = [wish._replace(color=color) for color in _FALLBACK_COLORS]
-        every = itertools.product(_FALLBACK_COLORS, _FALLBACK_MARKERS, _FALLBACK_LINES)
+        recoloured = [wish._replace(color=color) for color in COLORS]
+        every = itertools.product(COLORS, MARKERS[:8], tuple(LINES.values())[:3])
         free = [style for style in (wish, *recoloured) if style.color not in colors]
         free += [
             style for style in (wish, *itertools.starmap(Style, every)) if style[:3] not in looks
