@@ -1,68 +1,133 @@
-"""The six links: logit, probit, cauchit, complementary log-log, log and identity.
+"""Links: the functions that turn a linear predictor into a mean.
 
-`Logit`, `Probit`, `Cauchit`, `CLogLog` and `Log` turn a linear predictor z into a probability,
-`Identity` leaves it alone. The formulas stay finite and keep their relative accuracy in both tails,
-beyond |z| = 800. `StandardLink` is any one of the six by number: policies hold it, so that one
-compilation serves all six.
+A link is a spec, so a model that holds one is compiled for it: there is no name to look up in the
+loop, and a link of your own (see `register_link`) runs at the same speed. `Logit`, `Probit`,
+`Cauchit`, `CLogLog` and `Log` turn a linear predictor z into a probability, `Identity` leaves it
+alone. The formulas stay finite and keep their relative accuracy in both tails, beyond |z| = 800.
+`StandardLink` is any one of the six by number: policies hold it, so that one compilation serves
+all six.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from numba.extending import register_jitable
 
-from zib.contextual.link import lookup_link, register_link
 from zib.core import validate as check
-from zib.core.spec import Spec
+from zib.core.registry import Registry
+from zib.core.spec import Spec, choice
+
+Function = Callable[[Any, float], float]
 
 LARGEST = 700.0  # exp of more than 709 overflows
+ROOT_2 = math.sqrt(2.0)
+ROOT_2_PI = math.sqrt(2.0 * math.pi)
 
 
-class _NoFields(NamedTuple):
-    # compiled code cannot tell two empty tuples apart, so a link has one field that says nothing
-    unused: float
+class Link(NamedTuple):
+    """What is registered for one type of link; each function takes the link and one number."""
+
+    value: Function
+    derivative: Function
+    inverse: Function
+    log_value: Function
+    log_complement: Function
 
 
-class _Link(Spec):
-    __slots__ = ()
-
-    def parameters(self) -> dict[str, Any]:
-        """Return nothing: these links have no parameters."""
-        return {}
+LINKS = Registry("link", "zib.contextual.register_link(...)")
 
 
-# ----------------------------------------------------------------------------------------- logit
+@LINKS.kernel({})
+def value(link: Any, z: float) -> float:  # type: ignore[empty-body]
+    """Return h(z)."""
 
 
-class Logit(_Link, _NoFields):
-    """h(z) = 1/(1 + exp(−z))."""
+@LINKS.kernel({})
+def derivative(link: Any, z: float) -> float:  # type: ignore[empty-body]
+    """Return h'(z)."""
 
-    __slots__ = ()
 
-    def __new__(cls) -> Logit:
-        """Take no parameters."""
-        return super().__new__(cls, 0.0)
+@LINKS.kernel({})
+def inverse(link: Any, z: float) -> float:  # type: ignore[empty-body]
+    """Return the linear predictor whose mean is `z`."""
+
+
+@LINKS.kernel({})
+def log_value(link: Any, z: float) -> float:  # type: ignore[empty-body]
+    """Return log h(z)."""
+
+
+@LINKS.kernel({})
+def log_complement(link: Any, z: float) -> float:  # type: ignore[empty-body]
+    """Return log(1 − h(z))."""
+
+
+def register_link(
+    spec_type: type,
+    *,
+    value: Function,
+    derivative: Function,
+    inverse: Function,
+    log_value: Function,
+    log_complement: Function,
+) -> None:
+    """Make a link known to the interpreter and to the compiler.
+
+    Parameters
+    ----------
+    spec_type
+        A `zib.Spec` or NamedTuple class in an importable module; its instances stand for the link.
+    value, derivative, inverse
+        ``f(link, z)``: h(z), h'(z), and the z with h(z) = m. Plain Python on one number that never
+        raises.
+    log_value, log_complement
+        ``f(link, z)``: log h(z) and log(1 − h(z)), accurate in the tails, for likelihoods; NaN
+        where the value is not a probability.
+    """
+    functions = (value, derivative, inverse, log_value, log_complement)
+    LINKS.add(spec_type, Link(*(register_jitable(function) for function in functions)))
+
+
+def kappa(link: Any, radius: float) -> float:
+    """Return the smallest h' over |z| ≤ radius, the κ of the confidence radii.
+
+    The derivative of every link here has one peak or is monotone, so the minimum is at an end.
+
+    Examples
+    --------
+    >>> from zib.contextual import Logit
+    >>> round(kappa(Logit(), 1.0), 4)
+    0.1966
+    """
+    return smallest_slope(link, check.real("radius", radius, low=0))
 
 
 @register_jitable
-def _logit_value(link: Any, z: float) -> float:
-    if z >= 0.0:
-        return 1.0 / (1.0 + math.exp(-z))
-    e = math.exp(max(z, -LARGEST))
-    return e / (1.0 + e)
+def smallest_slope(link: Any, radius: float) -> float:
+    """Return κ without checks, for kernels; not quite 0 where it underflows, radii divide by it."""
+    return max(min(derivative(link, -radius), derivative(link, radius)), 1e-100)
 
 
-@register_jitable
-def _logit_derivative(link: Any, z: float) -> float:
-    e = math.exp(-min(abs(z), LARGEST))
-    return e / ((1.0 + e) * (1.0 + e))
+# ----------------------------------------------------------------------------------- the six links
+#
+# Each is one class whose methods are the functions; as functions of (link, z) they are registered.
+
+_L = TypeVar("_L", bound=type)
+STANDARD: dict[str, type] = {}  # the six by name, in the order of their numbers
 
 
-@register_jitable
-def _logit_inverse(link: Any, z: float) -> float:
-    return math.log(z) - math.log1p(-z)
+def _standard(name: str) -> Callable[[_L], _L]:
+    """Register a link whose functions are the methods of its class."""
+
+    def declare(kind: _L) -> _L:
+        register_link(kind, **{part: vars(kind)[part] for part in Link._fields})
+        STANDARD[name] = kind
+        return kind
+
+    return declare
 
 
 @register_jitable
@@ -70,50 +135,30 @@ def _softplus(z: float) -> float:
     return max(z, 0.0) + math.log1p(math.exp(-min(abs(z), LARGEST)))
 
 
-@register_jitable
-def _logit_log_value(link: Any, z: float) -> float:
-    return -_softplus(-z)
-
-
-@register_jitable
-def _logit_log_complement(link: Any, z: float) -> float:
-    return -_softplus(z)
-
-
-register_link(
-    Logit,
-    value=_logit_value,
-    derivative=_logit_derivative,
-    inverse=_logit_inverse,
-    log_value=_logit_log_value,
-    log_complement=_logit_log_complement,
-)
-
-
-# ---------------------------------------------------------------------------------------- probit
-
-ROOT_2 = math.sqrt(2.0)
-ROOT_2_PI = math.sqrt(2.0 * math.pi)
-
-
-class Probit(_Link, _NoFields):
-    """h(z) = Φ(z), the standard normal distribution function."""
+@_standard("logit")
+class Logit(Spec):
+    """h(z) = 1/(1 + exp(−z))."""
 
     __slots__ = ()
 
-    def __new__(cls) -> Probit:
-        """Take no parameters."""
-        return super().__new__(cls, 0.0)
+    def value(self, z: float) -> float:
+        if z >= 0.0:
+            return 1.0 / (1.0 + math.exp(-z))
+        e = math.exp(max(z, -LARGEST))
+        return e / (1.0 + e)
 
+    def derivative(self, z: float) -> float:
+        e = math.exp(-min(abs(z), LARGEST))
+        return e / ((1.0 + e) * (1.0 + e))
 
-@register_jitable
-def _probit_value(link: Any, z: float) -> float:
-    return 0.5 * math.erfc(-z / ROOT_2)
+    def inverse(self, z: float) -> float:
+        return math.log(z) - math.log1p(-z)
 
+    def log_value(self, z: float) -> float:
+        return -_softplus(-z)
 
-@register_jitable
-def _probit_derivative(link: Any, z: float) -> float:
-    return math.exp(-min(0.5 * z * z, LARGEST)) / ROOT_2_PI if abs(z) < 40.0 else 0.0
+    def log_complement(self, z: float) -> float:
+        return -_softplus(z)
 
 
 @register_jitable
@@ -149,100 +194,66 @@ def _normal_quantile(p: float) -> float:
     return z
 
 
-@register_jitable
-def _probit_inverse(link: Any, z: float) -> float:
-    if z <= 0.5:
-        return _normal_quantile(z)
-    return -_normal_quantile(1.0 - z)
-
-
-@register_jitable
-def _probit_log_value(link: Any, z: float) -> float:
-    return _log_normal_tail(z)
-
-
-@register_jitable
-def _probit_log_complement(link: Any, z: float) -> float:
-    return _log_normal_tail(-z)
-
-
-register_link(
-    Probit,
-    value=_probit_value,
-    derivative=_probit_derivative,
-    inverse=_probit_inverse,
-    log_value=_probit_log_value,
-    log_complement=_probit_log_complement,
-)
-
-
-# --------------------------------------------------------------------------------------- cauchit
-
-
-class Cauchit(_Link, _NoFields):
-    """h(z) = ½ + arctan(z)/π, the Cauchy distribution function."""
+@_standard("probit")
+class Probit(Spec):
+    """h(z) = Φ(z), the standard normal distribution function."""
 
     __slots__ = ()
 
-    def __new__(cls) -> Cauchit:
-        """Take no parameters."""
-        return super().__new__(cls, 0.0)
+    def value(self, z: float) -> float:
+        return 0.5 * math.erfc(-z / ROOT_2)
+
+    def derivative(self, z: float) -> float:
+        return math.exp(-min(0.5 * z * z, LARGEST)) / ROOT_2_PI if abs(z) < 40.0 else 0.0
+
+    def inverse(self, z: float) -> float:
+        if z <= 0.5:
+            return _normal_quantile(z)
+        return -_normal_quantile(1.0 - z)
+
+    def log_value(self, z: float) -> float:
+        return _log_normal_tail(z)
+
+    def log_complement(self, z: float) -> float:
+        return _log_normal_tail(-z)
 
 
 @register_jitable
-def _cauchit_value(link: Any, z: float) -> float:
+def _cauchy_cdf(z: float) -> float:
     if z < -1.0:
         return math.atan(-1.0 / z) / math.pi
     return 0.5 + math.atan(z) / math.pi
 
 
 @register_jitable
-def _cauchit_derivative(link: Any, z: float) -> float:
-    return 1.0 / (math.pi * (1.0 + z * z))
+def _log_cauchy_cdf(z: float) -> float:
+    return math.log1p(-_cauchy_cdf(-z)) if z > 0.0 else math.log(_cauchy_cdf(z))
 
 
-@register_jitable
-def _cauchit_inverse(link: Any, z: float) -> float:
-    if z < 0.25:
-        return -1.0 / math.tan(math.pi * z)
-    if z > 0.75:
-        return 1.0 / math.tan(math.pi * (1.0 - z))
-    return math.tan(math.pi * (z - 0.5))
-
-
-@register_jitable
-def _cauchit_log_value(link: Any, z: float) -> float:
-    if z > 0.0:
-        return math.log1p(-_cauchit_value(link, -z))
-    return math.log(_cauchit_value(link, z))
-
-
-@register_jitable
-def _cauchit_log_complement(link: Any, z: float) -> float:
-    return _cauchit_log_value(link, -z)
-
-
-register_link(
-    Cauchit,
-    value=_cauchit_value,
-    derivative=_cauchit_derivative,
-    inverse=_cauchit_inverse,
-    log_value=_cauchit_log_value,
-    log_complement=_cauchit_log_complement,
-)
-
-
-# ------------------------------------------------------------------------- complementary log-log
-
-
-class CLogLog(_Link, _NoFields):
-    """h(z) = 1 − exp(−exp(z)); not symmetric."""
+@_standard("cauchit")
+class Cauchit(Spec):
+    """h(z) = ½ + arctan(z)/π, the Cauchy distribution function."""
 
     __slots__ = ()
 
-    def __new__(cls) -> CLogLog:
-        """Take no parameters."""
-        return super().__new__(cls, 0.0)
+    def value(self, z: float) -> float:
+        return _cauchy_cdf(z)
+
+    def derivative(self, z: float) -> float:
+        return 1.0 / (math.pi * (1.0 + z * z))
+
+    def inverse(self, z: float) -> float:
+        if z < 0.25:
+            return -1.0 / math.tan(math.pi * z)
+        if z > 0.75:
+            return 1.0 / math.tan(math.pi * (1.0 - z))
+        return math.tan(math.pi * (z - 0.5))
+
+    def log_value(self, z: float) -> float:
+        return _log_cauchy_cdf(z)
+
+    def log_complement(self, z: float) -> float:
+        return _log_cauchy_cdf(-z)
 
 
 @register_jitable
@@ -250,139 +261,77 @@ def _exp(z: float) -> float:
     return math.exp(min(max(z, -LARGEST), LARGEST))
 
 
-@register_jitable
-def _cloglog_value(link: Any, z: float) -> float:
-    return -math.expm1(-_exp(z))
-
-
-@register_jitable
-def _cloglog_derivative(link: Any, z: float) -> float:
-    return math.exp(max(z - _exp(z), -LARGEST)) if z < 7.0 else 0.0
-
-
-@register_jitable
-def _cloglog_inverse(link: Any, z: float) -> float:
-    return math.log(-math.log1p(-z))
-
-
-@register_jitable
-def _cloglog_log_value(link: Any, z: float) -> float:
-    e = _exp(z)
-    if z < -30.0:
-        return z - 0.5 * e
-    return math.log(-math.expm1(-e))
-
-
-@register_jitable
-def _cloglog_log_complement(link: Any, z: float) -> float:
-    return -_exp(z)
-
-
-register_link(
-    CLogLog,
-    value=_cloglog_value,
-    derivative=_cloglog_derivative,
-    inverse=_cloglog_inverse,
-    log_value=_cloglog_log_value,
-    log_complement=_cloglog_log_complement,
-)
-
-
-# ------------------------------------------------------------------------------- log and identity
-
-
-class Log(_Link, _NoFields):
-    """h(z) = exp(z): a probability only for z ≤ 0; whoever uses it as one caps it at 1."""
+@_standard("cloglog")
+class CLogLog(Spec):
+    """h(z) = 1 − exp(−exp(z)); not symmetric."""
 
     __slots__ = ()
 
-    def __new__(cls) -> Log:
-        """Take no parameters."""
-        return super().__new__(cls, 0.0)
+    def value(self, z: float) -> float:
+        return -math.expm1(-_exp(z))
+
+    def derivative(self, z: float) -> float:
+        return math.exp(max(z - _exp(z), -LARGEST)) if z < 7.0 else 0.0
+
+    def inverse(self, z: float) -> float:
+        return math.log(-math.log1p(-z))
+
+    def log_value(self, z: float) -> float:
+        e = _exp(z)
+        return z - 0.5 * e if z < -30.0 else math.log(-math.expm1(-e))
+
+    def log_complement(self, z: float) -> float:
+        return -_exp(z)
 
 
-@register_jitable
-def _log_link_value(link: Any, z: float) -> float:
-    return _exp(z)
+@_standard("log")
+class Log(Spec):
+    """h(z) = exp(z): a probability only for z ≤ 0; callers clip at 1."""
+
+    __slots__ = ()
+
+    def value(self, z: float) -> float:
+        return _exp(z)
+
+    def derivative(self, z: float) -> float:
+        return _exp(z)
+
+    def inverse(self, z: float) -> float:
+        return math.log(z)
+
+    def log_value(self, z: float) -> float:
+        return z
+
+    def log_complement(self, z: float) -> float:
+        return math.nan if z >= 0.0 else math.log(-math.expm1(z))
 
 
-@register_jitable
-def _log_link_inverse(link: Any, z: float) -> float:
-    return math.log(z)
-
-
-@register_jitable
-def _log_link_log_value(link: Any, z: float) -> float:
-    return z
-
-
-@register_jitable
-def _log_link_log_complement(link: Any, z: float) -> float:
-    if z >= 0.0:
-        return math.nan
-    return math.log(-math.expm1(z))
-
-
-register_link(
-    Log,
-    value=_log_link_value,
-    derivative=_log_link_value,
-    inverse=_log_link_inverse,
-    log_value=_log_link_log_value,
-    log_complement=_log_link_log_complement,
-)
-
-
-class Identity(_Link, _NoFields):
+@_standard("identity")
+class Identity(Spec):
     """h(z) = z, for magnitudes."""
 
     __slots__ = ()
 
-    def __new__(cls) -> Identity:
-        """Take no parameters."""
-        return super().__new__(cls, 0.0)
+    def value(self, z: float) -> float:
+        return z
+
+    def derivative(self, z: float) -> float:
+        return 1.0
+
+    def inverse(self, z: float) -> float:
+        return z
+
+    def log_value(self, z: float) -> float:
+        return math.log(z) if z > 0.0 else math.nan
+
+    def log_complement(self, z: float) -> float:
+        return math.log1p(-z) if z < 1.0 else math.nan
 
 
-@register_jitable
-def _identity_value(link: Any, z: float) -> float:
-    return z
+# ---------------------------------------------------------------------------------- any of the six
 
 
-@register_jitable
-def _identity_derivative(link: Any, z: float) -> float:
-    return 1.0
-
-
-@register_jitable
-def _identity_log_value(link: Any, z: float) -> float:
-    return math.log(z) if z > 0.0 else math.nan
-
-
-@register_jitable
-def _identity_log_complement(link: Any, z: float) -> float:
-    return math.log1p(-z) if z < 1.0 else math.nan
-
-
-register_link(
-    Identity,
-    value=_identity_value,
-    derivative=_identity_derivative,
-    inverse=_identity_value,
-    log_value=_identity_log_value,
-    log_complement=_identity_log_complement,
-)
-
-
-# ------------------------------------------------------------------------------- any of the six
-
-LOGIT, PROBIT, CAUCHIT, CLOGLOG, LOG, IDENTITY = range(6)
-
-
-class _StandardFields(NamedTuple):
-    name: int
-
-
-class StandardLink(Spec, _StandardFields):
+class StandardLink(Spec):
     """One of the six links by name.
 
     Parameters
@@ -398,23 +347,26 @@ class StandardLink(Spec, _StandardFields):
     """
 
     __slots__ = ()
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "name": ("logit", "probit", "cauchit", "cloglog", "log", "identity")
-    }
-
-    def __new__(cls, *, name: str) -> StandardLink:
-        """Take the name of a link."""
-        return super().__new__(cls, check.choice("link", name, cls.choices["name"]))
+    name: str = choice(tuple(STANDARD))
 
 
-_BY_TYPE: dict[type, str] = {
-    Logit: "logit",
-    Probit: "probit",
-    Cauchit: "cauchit",
-    CLogLog: "cloglog",
-    Log: "log",
-    Identity: "identity",
-}
+def _by_number(part: str, number: int = 0) -> Function:
+    """Return the function that goes through the six links until it comes to that of the number."""
+    mine: Function = getattr(LINKS[tuple(STANDARD.values())[number]], part)
+    if number == len(STANDARD) - 1:
+        return mine
+    others = _by_number(part, number + 1)
+
+    def function(link: Any, z: float) -> float:
+        return mine(link, z) if link.name == number else others(link, z)
+
+    compilable: Function = register_jitable(function)
+    return compilable
+
+
+register_link(StandardLink, **{part: _by_number(part) for part in Link._fields})
+
+IDENTITY = StandardLink(name="identity")
 
 
 def resolve_link(link: Any, *, probability: bool = True) -> Any:
@@ -422,109 +374,17 @@ def resolve_link(link: Any, *, probability: bool = True) -> Any:
 
     `probability` refuses the identity, which is no model of an occurrence.
     """
-    if isinstance(link, str):
-        found: Any = StandardLink(name=link)
-    elif type(link) in _BY_TYPE:
-        found = StandardLink(name=_BY_TYPE[type(link)])
-    else:
-        lookup_link(link)
-        found = link
-    if probability and found == StandardLink(name="identity"):
-        allowed = ", ".join(repr(o) for o in StandardLink.choices["name"][:-1])
-        raise check.InvalidParameterError(f"`link` must be one of {allowed}; got {link!r}")
+    found = link
+    for name, kind in STANDARD.items():
+        if isinstance(link, kind):
+            found = StandardLink(name=name)
+    names = tuple(STANDARD)[: -1 if probability else None]
+    if isinstance(link, str) or (probability and found == IDENTITY):
+        return StandardLink(name=names[check.choice("link", link, names)])
+    LINKS.lookup(found)
     return found
 
 
 def link_parameter(link: Any) -> Any:
     """Return what a user would write for a link: its name if it is one of ours."""
     return link.parameters()["name"] if isinstance(link, StandardLink) else link
-
-
-@register_jitable
-def _standard_value(link: Any, z: float) -> float:
-    kind = link.name
-    if kind == LOGIT:
-        return _logit_value(link, z)
-    if kind == PROBIT:
-        return _probit_value(link, z)
-    if kind == CAUCHIT:
-        return _cauchit_value(link, z)
-    if kind == CLOGLOG:
-        return _cloglog_value(link, z)
-    if kind == LOG:
-        return _log_link_value(link, z)
-    return _identity_value(link, z)
-
-
-@register_jitable
-def _standard_derivative(link: Any, z: float) -> float:
-    kind = link.name
-    if kind == LOGIT:
-        return _logit_derivative(link, z)
-    if kind == PROBIT:
-        return _probit_derivative(link, z)
-    if kind == CAUCHIT:
-        return _cauchit_derivative(link, z)
-    if kind == CLOGLOG:
-        return _cloglog_derivative(link, z)
-    if kind == LOG:
-        return _log_link_value(link, z)
-    return _identity_derivative(link, z)
-
-
-@register_jitable
-def _standard_inverse(link: Any, z: float) -> float:
-    kind = link.name
-    if kind == LOGIT:
-        return _logit_inverse(link, z)
-    if kind == PROBIT:
-        return _probit_inverse(link, z)
-    if kind == CAUCHIT:
-        return _cauchit_inverse(link, z)
-    if kind == CLOGLOG:
-        return _cloglog_inverse(link, z)
-    if kind == LOG:
-        return _log_link_inverse(link, z)
-    return _identity_value(link, z)
-
-
-@register_jitable
-def _standard_log_value(link: Any, z: float) -> float:
-    kind = link.name
-    if kind == LOGIT:
-        return _logit_log_value(link, z)
-    if kind == PROBIT:
-        return _probit_log_value(link, z)
-    if kind == CAUCHIT:
-        return _cauchit_log_value(link, z)
-    if kind == CLOGLOG:
-        return _cloglog_log_value(link, z)
-    if kind == LOG:
-        return _log_link_log_value(link, z)
-    return _identity_log_value(link, z)
-
-
-@register_jitable
-def _standard_log_complement(link: Any, z: float) -> float:
-    kind = link.name
-    if kind == LOGIT:
-        return _logit_log_complement(link, z)
-    if kind == PROBIT:
-        return _probit_log_complement(link, z)
-    if kind == CAUCHIT:
-        return _cauchit_log_complement(link, z)
-    if kind == CLOGLOG:
-        return _cloglog_log_complement(link, z)
-    if kind == LOG:
-        return _log_link_log_complement(link, z)
-    return _identity_log_complement(link, z)
-
-
-register_link(
-    StandardLink,
-    value=_standard_value,
-    derivative=_standard_derivative,
-    inverse=_standard_inverse,
-    log_value=_standard_log_value,
-    log_complement=_standard_log_complement,
-)

@@ -29,7 +29,7 @@ import numpy as np
 from zib.core import validate as check
 from zib.core.validate import Closed, InvalidParameterError
 
-_REQUIRED: Any = inspect.Parameter.empty
+REQUIRED: Any = inspect.Parameter.empty
 
 
 class Field(NamedTuple):
@@ -38,7 +38,7 @@ class Field(NamedTuple):
     checked: Callable[[str, Any], Any]  # (name, what the user wrote) -> what is stored, or raises
     shown: Callable[[Any], Any]  # what is stored -> what the user wrote
     allowed: str  # the range in words, for errors and documentation
-    default: Any = _REQUIRED
+    default: Any = REQUIRED
     derived: Callable[[Mapping[str, Any]], Any] | None = None  # computed from the fields before it
 
 
@@ -54,7 +54,7 @@ def real(
     low: float = -math.inf,
     high: float = math.inf,
     closed: Closed = "both",
-    default: Any = _REQUIRED,
+    default: Any = REQUIRED,
 ) -> Any:
     """Declare a finite number in an interval."""
     return Field(
@@ -65,22 +65,22 @@ def real(
     )
 
 
-def positive(*, default: Any = _REQUIRED) -> Any:
+def positive(*, default: Any = REQUIRED) -> Any:
     """Declare a finite number > 0."""
     return real(low=0.0, closed="neither", default=default)
 
 
-def whole(*, low: int | None = None, high: int | None = None, default: Any = _REQUIRED) -> Any:
+def whole(*, low: int | None = None, high: int | None = None, default: Any = REQUIRED) -> Any:
     """Declare a whole number."""
     return Field(
         lambda name, value: check.integer(name, value, low, high),
-        _same,
+        int,  # what is stored may be a float: see `optional`
         f"whole number in [{'-inf' if low is None else low}, {'inf' if high is None else high}]",
         default,
     )
 
 
-def choice(options: Sequence[str], *, default: Any = _REQUIRED) -> Any:
+def choice(options: Sequence[str], *, default: Any = REQUIRED) -> Any:
     """Declare one of several words; a `Spec` stores its position."""
     return Field(
         lambda name, value: check.choice(name, value, options),
@@ -90,7 +90,7 @@ def choice(options: Sequence[str], *, default: Any = _REQUIRED) -> Any:
     )
 
 
-def word(options: Sequence[str], *, default: Any = _REQUIRED) -> Any:
+def word(options: Sequence[str], *, default: Any = REQUIRED) -> Any:
     """Declare one of several words that is stored as it is, for a `Declared`."""
     return choice(options, default=default)._replace(
         checked=lambda name, value: options[check.choice(name, value, options)], shown=_same
@@ -98,10 +98,15 @@ def word(options: Sequence[str], *, default: Any = _REQUIRED) -> Any:
 
 
 def optional(inner: Any, *, default: Any = None) -> Any:
-    """Declare a parameter that may be None; numbers store NaN for it."""
+    """Declare a parameter that may be None; numbers store NaN for it.
+
+    Whole numbers are stored as floats, so that compiled code sees one type. `default=REQUIRED`
+    makes the user say None.
+    """
 
     def checked(name: str, value: Any) -> Any:
-        return math.nan if value is None else inner.checked(name, value)
+        stored = math.nan if value is None else inner.checked(name, value)
+        return float(stored) if isinstance(stored, int) else stored
 
     def shown(value: Any) -> Any:
         return None if isinstance(value, float) and math.isnan(value) else inner.shown(value)
@@ -109,7 +114,7 @@ def optional(inner: Any, *, default: Any = None) -> Any:
     return Field(checked, shown, f"{inner.allowed}, or None", default)
 
 
-def number_or(name_of_none: str, inner: Any = None, *, default: Any = _REQUIRED) -> Any:
+def number_or(name_of_none: str, inner: Any = None, *, default: Any = REQUIRED) -> Any:
     """Declare a number or one word that stands for no number, stored as NaN."""
     number = real() if inner is None else inner
 
@@ -135,7 +140,7 @@ def converted(
     to_shown: Callable[[Any], Any] = _same,
     *,
     allowed: str,
-    default: Any = _REQUIRED,
+    default: Any = REQUIRED,
 ) -> Any:
     """Declare a parameter with a check of its own; `to_stored` raises a one-sentence error."""
     return Field(lambda name, value: to_stored(value), to_shown, allowed, default)
@@ -393,6 +398,6 @@ def parameter_table(kind: type) -> str:
     lines = ["| parameter | allowed | default |", "|---|---|---|"]
     for name, field in kind.declared.items():  # type: ignore[attr-defined]
         if field.derived is None:
-            default = "required" if field.default is _REQUIRED else f"`{field.default!r}`"
+            default = "required" if field.default is REQUIRED else f"`{field.default!r}`"
             lines.append(f"| `{name}` | {field.allowed} | {default} |")
     return "\n".join(lines)

@@ -9,6 +9,8 @@ declares as a part of its own, and kernels read it by name, ``state.own.prob_cap
         log_total: Floats = per_arm(is_sum=True)  # adds up over rewards: merged and subtracted
         scale: Floats = scalar()                  # one number, read as state.own.scale[0]
         last: Floats = arm_number()               # an arm, or -1
+        used: Floats = position("ring")           # how many entries of `ring` are filled
+        prior: Scale = part(Scale)                # another part
 
 From the declaration follow the empty state, arms that come and go, merging, subtracting, and the
 checks of a loaded state.
@@ -38,6 +40,8 @@ class Array(NamedTuple):
     is_arm: bool = False
     finite: bool = True
     least: float = -math.inf
+    inside: str | None = None  # the array this is a position in
+    is_scratch: bool = False
 
     @property
     def is_per_arm(self) -> bool:
@@ -71,9 +75,21 @@ def scalar(
     return Array((1,), start, is_sum, False, finite, least)
 
 
-def table(*shape: int | str, start: float = 0.0, finite: bool = True) -> Any:
+def table(
+    *shape: int | str, start: float = 0.0, finite: bool = True, least: float = -math.inf
+) -> Any:
     """Declare an array that does not depend on the arms; `new_state` is given sizes with names."""
-    return Array(shape, start, False, False, finite)
+    return Array(shape, start, False, False, finite, least)
+
+
+def scratch(*shape: int | str) -> Any:
+    """Declare an array that kernels use as they like; what is in it means nothing."""
+    return Array(shape, finite=False, is_scratch=True)
+
+
+def position(array: str) -> Any:
+    """Declare a position in another array of the same part, at most one behind its end."""
+    return Array((1,), least=0.0, inside=array)
 
 
 def arm_number(*, start: float = -1.0) -> Any:
@@ -81,19 +97,34 @@ def arm_number(*, start: float = -1.0) -> Any:
     return Array((1,), start, False, True)
 
 
-@dataclass_transform(field_specifiers=(per_arm, scalar, table, arm_number))
+class Nested(NamedTuple):
+    """A part inside a part."""
+
+    kind: type[Part]
+
+    def empty(self, sizes: Mapping[str, int]) -> Part:
+        """Return the part before anything was learned."""
+        return self.kind.new(sizes)
+
+
+def part(kind: type[Part]) -> Any:
+    """Declare another part."""
+    return Nested(kind)
+
+
+@dataclass_transform(field_specifiers=(per_arm, scalar, table, arm_number, scratch, position, part))
 class Part(tuple[Any, ...]):
     """Base of the named parts of a state; arrays are declared in the class body."""
 
     __slots__ = ()
     # Compiled code cannot tell two empty tuples apart, so an empty part has one array of length 0.
-    declared: ClassVar[dict[str, Array]] = {"unused": Array((0,))}
+    declared: ClassVar[dict[str, Array | Nested]] = {"unused": Array((0,))}
     _fields: ClassVar[tuple[str, ...]] = ("unused",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Collect the arrays of the class body, after those of the base classes."""
         super().__init_subclass__(**kwargs)
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Array)}
+        own = {name: a for name, a in vars(cls).items() if isinstance(a, Array | Nested)}
         inherited = {name: a for name, a in cls.declared.items() if name != "unused"}
         if own or inherited:
             cls.declared = {**inherited, **own}
@@ -106,9 +137,17 @@ class Part(tuple[Any, ...]):
         return tuple.__new__(cls, arrays)
 
     @classmethod
-    def new(cls, sizes: Mapping[str, int]) -> Self:
-        """Return the part before anything was learned; `sizes` gives "arms" and what is named."""
-        return cls(*(array.empty(sizes) for array in cls.declared.values()))
+    def new(cls, sizes: Mapping[str, int], **given: Any) -> Self:
+        """Return the part before anything was learned; `sizes` gives "arms" and what is named.
+
+        What is `given` by name stands for what follows from its declaration.
+        """
+        return cls(
+            *(
+                given.pop(name) if name in given else array.empty(sizes)
+                for name, array in cls.declared.items()
+            )
+        )
 
     def _asdict(self) -> dict[str, Floats]:  # by this method Numba knows a tuple with names
         return dict(zip(self._fields, self, strict=True))
@@ -174,18 +213,32 @@ def arrays(state: ArmState) -> Iterator[tuple[str, Array, Floats]]:
     """Return name, declaration and array of everything a state holds."""
     for name, declaration in _COMMON.items():
         yield name, declaration, getattr(state, name)
-    for part in ("own", "around"):
-        held = getattr(state, part)
-        for (name, declaration), array in zip(held.declared.items(), held, strict=True):
-            yield f"{part}.{name}", declaration, array
+    yield from _arrays_of(state.own, "own.")
+    yield from _arrays_of(state.around, "around.")
+
+
+def _arrays_of(part: Part, prefix: str) -> Iterator[tuple[str, Array, Floats]]:
+    for (name, declaration), held in zip(part.declared.items(), part, strict=True):
+        if isinstance(declaration, Nested):
+            yield from _arrays_of(held, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", declaration, held
 
 
 def _rebuilt(state: ArmState, new: Mapping[str, Floats]) -> ArmState:
-    own, around = (
-        type(held)(*(new[f"{part}.{name}"] for name in held.declared))
-        for part, held in (("own", state.own), ("around", state.around))
-    )
+    own, around = _rebuilt_part(state.own, "own.", new), _rebuilt_part(state.around, "around.", new)
     return ArmState(**{name: new[name] for name in _COMMON}, own=own, around=around)
+
+
+def _rebuilt_part(part: Part, prefix: str, new: Mapping[str, Floats]) -> Part:
+    return type(part)(
+        *(
+            _rebuilt_part(held, f"{prefix}{name}.", new)
+            if isinstance(declaration, Nested)
+            else new[f"{prefix}{name}"]
+            for (name, declaration), held in zip(part.declared.items(), part, strict=True)
+        )
+    )
 
 
 def copied(state: ArmState) -> ArmState:
@@ -244,16 +297,45 @@ def add_states(into: ArmState, other: ArmState, sign: float = 1.0) -> None:
         np.maximum(into.spread, 0.0, out=into.spread)
 
 
-def problem_in(state: ArmState) -> str | None:
-    """Return what a state cannot be, in words, or None: for states that come from outside."""
-    n_arms = state.pulls.size
-    for name, declaration, array in arrays(state):
-        if np.isnan(array).any() or (declaration.finite and np.isinf(array).any()):
-            return f"`{name}` holds a value that is not a finite number"
-        if (array < declaration.least).any():
-            return f"`{name}` holds {array.min()!r}, less than {declaration.least:g}"
-        if declaration.is_arm and not (array[0] == int(array[0]) and -1 <= array[0] < n_arms):
-            return f"`{name}` must be the number of one of {n_arms} arms or -1; got {array[0]!r}"
-    if (state.nonzero > state.pulls).any():
-        return "`nonzero` holds more non-zero rewards than `pulls` has rewards"
+def problem_in(state: Any, name: str = "") -> str | None:
+    """Return what a state cannot be, in words, or None: for states that come from outside.
+
+    A state is made of parts, of arrays and of tuples with names of both; what is declared about an
+    array of a part is checked, and any other array must be finite.
+    """
+    declared = _COMMON if isinstance(state, ArmState) else getattr(state, "declared", {})
+    for key, held in state._asdict().items():
+        where, declaration = f"{name}{key}", declared.get(key, Array(()))
+        if isinstance(held, tuple):
+            problem = problem_in(held, f"{where}.")
+        else:
+            problem = _problem_with(where, declaration, held, state)
+        if problem is not None:
+            return problem
+    if isinstance(state, ArmState):
+        n_arms = state.pulls.size
+        for key, declaration, array in arrays(state):
+            if declaration.is_arm and not _is_whole(array, -1, n_arms - 1):
+                return f"`{key}` must be the number of one of {n_arms} arms or -1; got {array[0]!r}"
+        if (state.nonzero > state.pulls).any():
+            return "`nonzero` holds more non-zero rewards than `pulls` has rewards"
     return None
+
+
+def _problem_with(name: str, declaration: Array, array: Any, state: Any) -> str | None:
+    if declaration.is_scratch or array.dtype.kind != "f":
+        return None
+    if np.isnan(array).any() or (declaration.finite and np.isinf(array).any()):
+        return f"`{name}` holds a value that is not a finite number"
+    if (array < declaration.least).any():
+        return f"`{name}` holds {array.min():g}, less than {declaration.least:g}"
+    if declaration.inside is not None:
+        # of several states in one, every one has its own row
+        length = getattr(state, declaration.inside).shape[array.ndim - 1]
+        if not _is_whole(array, 0, length):
+            return f"`{name}` must be a position in [0, {length}]; got {array.tolist()}"
+    return None
+
+
+def _is_whole(array: Any, low: int, high: int) -> bool:
+    return bool(((array == np.floor(array)) & (low <= array) & (array <= high)).all())
