@@ -36,9 +36,9 @@ def calls(monkeypatch):
             made.append(SimpleNamespace(name=name, context=context))
             return record(name)
 
-        return SimpleNamespace(run=run, WEIGHT=1.0)
+        return SimpleNamespace(run=run, weight=1.0, compiles_contextual=False, __module__="nowhere")
 
-    monkeypatch.setattr(runner, "module_of", module)
+    monkeypatch.setattr(runner, "experiment_of", module)
     return made
 
 
@@ -113,7 +113,7 @@ def test_bad_values(calls, tmp_path, arguments):
 
 
 def test_interruption_keeps_what_is_finished(calls, tmp_path, monkeypatch):
-    ordinary = runner.module_of
+    ordinary = runner.experiment_of
 
     def module(name):
         found = ordinary(name)
@@ -125,7 +125,7 @@ def test_interruption_keeps_what_is_finished(calls, tmp_path, monkeypatch):
             found.run = stop
         return found
 
-    monkeypatch.setattr(runner, "module_of", module)
+    monkeypatch.setattr(runner, "experiment_of", module)
     result = invoke("reproduce", "--out", str(tmp_path))
     assert result.exit_code == 130
     assert "fig1a, fig1b. The same command goes on from here." in result.output

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.experiments.made import panel, quick, results, small
 
 from zib import theory
-from zib.experiments import limit, noknobs, noknobs_worlds, sparsity
-from zib.experiments.record import Context
+from zib.experiments import limit, noknobs, sparsity
+from zib.experiments.harness import Scaled
 from zib.sim import Results
 
 
@@ -32,7 +33,8 @@ def test_slope_of_known_curves() -> None:
     result = Results(("x",), rounds, regret, regret, np.zeros((1, 2, 3), dtype=np.int64), {})
     found = limit.slope(instance, "x", result)
     assert found.slope == pytest.approx(1.0)
-    assert found.high - found.slope == pytest.approx(1.96 * 0.1 * math.sqrt(2) / math.sqrt(2))
+    # two runs, at 0.9 and 1.1: Student's quantile with one degree of freedom is 12.7
+    assert found.high - found.slope == pytest.approx(12.7062 * 0.1, rel=1e-4)
 
 
 def test_verdict_takes_the_best_of_each_instance() -> None:
@@ -40,47 +42,63 @@ def test_verdict_takes_the_best_of_each_instance() -> None:
         return limit.Slope(instance, policy, 1.0, 1.0, slope, slope - half, slope + half)
 
     good = [row("a", "x", 1.0, 0.1), row("a", "y", 3.0, 0.1), row("b", "x", 1.1, 0.1)]
-    assert limit._verdict(good, 1000).status == "holds"
-    assert limit._verdict([*good, row("c", "x", 1.2, 0.1)], 1000).status == "open"
-    assert limit._verdict([*good, row("c", "x", 1.6, 0.1)], 1000).status == "fails"
+    assert limit.slopes_verdict(good, 1000).status == "holds"
+    assert limit.slopes_verdict([*good, row("c", "x", 1.2, 0.1)], 1000).status == "open"
+    assert limit.slopes_verdict([*good, row("c", "x", 1.6, 0.1)], 1000).status == "fails"
 
 
-def test_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import zib
-
-    real = zib.simulate
-
-    def small(specs, env, *, horizon, replications, checkpoints, **kwargs):  # type: ignore[no-untyped-def]
-        rounds = checkpoints if isinstance(checkpoints, int) else [10, 50, 500]
-        return real(specs, env, horizon=500, replications=2, checkpoints=rounds, **kwargs)
-
-    monkeypatch.setattr(zib, "simulate", small)
-    monkeypatch.setattr(sparsity, "PROBS", (0.3, 0.01))
-    for module in (limit, sparsity):
-        record = module.run(Context("quick", 0, 1, tmp_path / module.ID))
+@pytest.mark.slow
+def test_records(tmp_path: Path) -> None:
+    few = Scaled(quick=2, paper=2)
+    crowd = sparsity.Crowd(20, 500, 2)
+    for item in (
+        small(limit.Limit, horizon=500, replications=few, rounds=[10, 50, 500]),
+        small(
+            sparsity.Sparsity,
+            probs=(0.3, 0.01),
+            horizon=500,
+            replications=few,
+            crowd=Scaled(quick=crowd, paper=crowd),
+        ),
+    ):
+        record = item.run(quick(tmp_path / item.id))
         assert record.verdicts[0].status in ("holds", "fails", "open")
-        assert (tmp_path / module.ID / f"{module.ID}.png").exists()
+        assert (tmp_path / item.id / f"{item.id}.png").exists()
         assert record.tables[0].rows
 
 
 def test_sparsity_verdict() -> None:
-    def points(ours: float, theirs: float) -> list[sparsity.Point]:
-        return [
-            sparsity.Point(p, name, ours if name in sparsity.BEYOND else theirs, 1.0, 1.0)
-            for p in sparsity.PROBS
-            for name in (*sparsity.BEYOND, *sparsity.OTHERS)
-        ]
+    def status(ours: float, theirs: float, noise: float = 0.01) -> str:
+        labels = (*sparsity.BEYOND, *sparsity.OTHERS)
+        levels = {name: ours if name in sparsity.BEYOND else theirs for name in labels}
+        curves = {name: (lambda t, x=x: x * np.sqrt(t)) for name, x in levels.items()}
+        found = []
+        for prob in sparsity.PROBS:
+            env = sparsity.RandomMAB("gaussian")
+            found.append(panel(f"p about {prob:g}", env, curves, key={"prob": prob}))
+            if noise > 0.01:  # not shared by the policies, unlike that of `panel`
+                rng = np.random.default_rng(0)
+                found[-1].result.regret[:] *= rng.lognormal(0, noise, (len(labels), 12, 1))
+        return sparsity.lowest_everywhere(found).status
 
-    assert sparsity._verdict(points(10.0, 20.0)).status == "holds"
-    assert sparsity._verdict(points(20.0, 10.0)).status == "fails"
-    assert sparsity._verdict(points(10.0, 11.0)).status == "open"
+    assert status(10.0, 20.0) == "holds"
+    assert status(20.0, 10.0) == "fails"
+    assert status(10.0, 11.0, noise=1.0) == "open"
+
+
+def test_many_arms_are_judged_by_the_interval_of_the_ratio() -> None:
+    def status(share: float) -> str:
+        curves = {sparsity.FLAT: np.sqrt, sparsity.LEARNED: lambda t: share * np.sqrt(t)}
+        return sparsity.halved("200 arms", results(curves, replications=3)).status
+
+    assert [status(share) for share in (0.4, 0.6)] == ["holds", "fails"]
 
 
 def test_the_prize_is_judged_at_its_horizon_only() -> None:
     found = limit.Prize(1_000_000, "ZI posterior", 100.0, {"a": 1300.0, limit.CHERNOFF: 900.0})
-    assert limit._prize_verdict(found).status == "holds"
-    assert limit._prize_verdict(found._replace(regret=110.0)).status == "fails"
-    assert limit._prize_verdict(found._replace(horizon=10_000)).status == "open"
+    assert limit.prize_verdict(found).status == "holds"
+    assert limit.prize_verdict(found._replace(regret=110.0)).status == "fails"
+    assert limit.prize_verdict(found._replace(horizon=10_000)).status == "open"
 
 
 def test_cost_of_knowing_nothing() -> None:
@@ -98,32 +116,38 @@ def test_cost_of_knowing_nothing() -> None:
     assert (found.high - found.low) / 2 == pytest.approx(1.96 * ratios.std(), rel=0.1)
 
 
-def test_worlds_without_knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every world can be made; a small run of three kinds of them is judged and drawn."""
-    everything = noknobs_worlds.worlds(100)
+def test_every_world_can_be_made() -> None:
+    everything = noknobs.worlds(100)
     names = [world.name for world in everything]
     assert len(names) == len(set(names)) >= 24
     for world in everything:
         assert noknobs.DEFAULT in world.policies
         instance = world.env.instance(np.random.default_rng(0))
         assert instance.arm_means.size == world.env.n_arms
+
+
+@pytest.mark.slow
+def test_worlds_without_knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small run of three kinds of worlds is judged and drawn."""
+    everything = noknobs.worlds(100)
+    names = [world.name for world in everything]
     keep = (noknobs.DEFAULT, "ZI-UCB", "ZI-IMED, lognormal", "ε-greedy")
     chosen = [
         world._replace(horizon=300, policies={k: v for k, v in world.policies.items() if k in keep})
         for world in (everything[0], everything[-2], everything[names.index("Pareto, index 1.8")])
     ]
     monkeypatch.setattr(noknobs, "worlds", lambda longest: chosen)
-    record = noknobs.run(Context("quick", 0, 1, tmp_path))
+    record = noknobs.NoKnobs.run(quick(tmp_path))
     assert (tmp_path / "noknobs.png").exists()
     assert len(record.tables[0].rows) == 3
-    assert [verdict.status in ("holds", "partly", "fails", "open") for verdict in record.verdicts]
+    assert {v.status for v in record.verdicts} <= {"holds", "partly", "fails", "open"}
 
 
 def test_skewed_arms_have_the_means_they_should() -> None:
     rng = np.random.default_rng(1)
     for maker in (
-        noknobs_worlds.SkewedMAB("lognormal", 0.3, 1.0),
-        noknobs_worlds.SkewedMAB("pareto", 3.0, 4.0),
+        noknobs.SkewedMAB("lognormal", 0.3, 1.0),
+        noknobs.SkewedMAB("pareto", 3.0, 4.0),
     ):
         arm = maker.instance(rng).laws[0]
         draws = arm.sample(rng, 400_000)

@@ -2,52 +2,37 @@
 
 import numpy as np
 import pytest
+from tests.experiments.made import panel as made_panel
+from tests.experiments.made import quick, results, small
 
 import zib
 from zib.env import RandomContextual
-from zib.experiments import (
-    contextual_claims,
-    contextual_notes,
-    contextual_panels,
-    contextual_study,
-    links,
-    study_figures,
-)
-from zib.experiments.contextual_panels import ContextualPanel
-from zib.experiments.record import Context
-from zib.sim import Results
+from zib.experiments import contextual_study, draw
+from zib.experiments.fig3 import Figure3
+from zib.experiments.figS3 import FigureS3
+from zib.experiments.harness import Scaled
+from zib.experiments.links import Links
 
 NOISES = ("gaussian", "mixture", "exponential")
-LABELS = tuple(label for group in contextual_panels.GROUPS.values() for label in group)
+LABELS = tuple(label for group in contextual_study.GROUPS.values() for label in group)
 AS_CLAIMED = {
     **dict.fromkeys(("ZI-UCB printed", "ZI-UCB"), lambda t: 5.0 * np.sqrt(t)),
     **dict.fromkeys(("ZI-TS printed", "ZI-TS"), lambda t: 2.4 * np.sqrt(t)),
     **dict.fromkeys(("naive UCB", "naive TS", "integrated UCB"), lambda t: 0.2 * t),
     "integrated TS": lambda t: 9.0 * np.sqrt(t),
-    **dict.fromkeys(contextual_panels.BETTER, lambda t: 1.5 * np.sqrt(t)),
+    **dict.fromkeys(contextual_study.BETTER, lambda t: 1.5 * np.sqrt(t)),
 }
 
 
-def made(curves, rounds, replications=12):
-    """Return results that follow the given functions of the round, with 1 % of noise."""
-    rounds = np.asarray(rounds)
-    factors = 1 + 0.01 * np.random.default_rng(0).standard_normal((1, replications, 1))
-    regret = np.stack([np.broadcast_to(f(rounds), (replications, rounds.size)) for f in curves])
-    pulls = np.zeros((len(curves), replications, 1), dtype=np.int64)
-    return regret * factors, pulls
-
-
-def panel(curves, noise="gaussian", sparsity=7, link="probit"):
-    rounds = np.arange(200, 20_001, 200)
-    regret, pulls = made(curves.values(), rounds)
-    result = Results(tuple(curves), rounds, regret, regret, pulls, {"plan_hash": "x"})
+def panel(curves, noise="gaussian", sparsity=7, link="probit", name=""):
     maker = RandomContextual(sparsity=sparsity, noise=noise, link=link)
-    name = f"{contextual_panels.TITLES[noise]} s = {sparsity}"
-    return ContextualPanel(maker, name, name, result)
+    key = {"noise": noise, "sparsity": sparsity, "link": link}
+    name = name or f"{draw.TITLES[noise]} s = {sparsity}"
+    return made_panel(name, maker, curves, key=key)
 
 
 def statuses(panels):
-    return {v.claim: v.status for v in contextual_claims.verdicts(panels)}
+    return {v.claim: v.status for v in Figure3(None).claims(panels)}
 
 
 def test_every_claim_holds_where_the_curves_say_so():
@@ -58,11 +43,11 @@ def test_every_claim_holds_where_the_curves_say_so():
 
 def test_every_claim_fails_where_the_curves_say_the_opposite():
     wrong = {
-        **dict.fromkeys(contextual_panels.PRINTED, lambda t: 0.2 * t),
-        **dict.fromkeys(contextual_panels.ON_MEANS, lambda t: 0.2 * t),
+        **dict.fromkeys(contextual_study.PRINTED, lambda t: 0.2 * t),
+        **dict.fromkeys(contextual_study.ON_MEANS, lambda t: 0.2 * t),
         **dict.fromkeys(("naive UCB", "naive TS", "integrated UCB"), np.sqrt),
         "integrated TS": lambda t: 0.1 * t,
-        **dict.fromkeys(contextual_panels.BETTER, lambda t: 0.3 * t),
+        **dict.fromkeys(contextual_study.BETTER, lambda t: 0.3 * t),
     }
     assert set(statuses([panel(wrong, noise) for noise in NOISES]).values()) == {"fails"}
 
@@ -79,10 +64,9 @@ def test_thompson_sampling_is_not_judged_where_the_paper_shows_none():
     ]
 
 
-def test_panels_of_three_noises_and_sparsities():
-    ids = contextual_panels.panel_ids((1, 3, 5))
-    assert len(ids) == 9
-    makers = [zib.env.make(name) for name in ids]
+def test_panels_of_three_noises_and_sparsities(tmp_path):
+    makers = [panel.env for panel in FigureS3(quick(tmp_path)).panels()]
+    assert len(makers) == 9
     assert [m.sparsity for m in makers] == [1] * 3 + [3] * 3 + [5] * 3
     assert [m.noise for m in makers] == list(NOISES) * 3
     assert {m.link for m in makers} == {"probit"}
@@ -90,7 +74,7 @@ def test_panels_of_three_noises_and_sparsities():
 
 def test_policies_know_what_they_should():
     maker = RandomContextual(link="cauchit")
-    specs = contextual_panels.policies(maker, 500)
+    specs = contextual_study.policies(maker, 500)
     assert tuple(specs) == tuple(sorted(specs, key=LABELS.index))
     assert set(specs) == set(LABELS)
     for label, spec in specs.items():
@@ -98,24 +82,24 @@ def test_policies_know_what_they_should():
         assert known["ridge"] == 1.0
         if "naive" not in label:
             assert known["link"] == "cauchit"
-        if label in contextual_panels.BETTER:
+        if label in contextual_study.BETTER:
             assert known["sigma"] is None
         else:
             assert (known["sigma"], known["horizon"]) == (1.0, 500.0)
 
 
 def test_tables():
-    (table,) = contextual_study.tables([panel(AS_CLAIMED)])
+    (table,) = Figure3(None).tables([panel(AS_CLAIMED)])
     assert table.columns[3] == "× ZI-UCB printed"
     assert {row[0] for row in table.rows} == set(AS_CLAIMED)
     many = [panel(AS_CLAIMED, noise, s) for s in (1, 3) for noise in NOISES]
-    tables = contextual_study.tables(many)
+    tables = list(Figure3(None).tables(many))
     assert [t.columns for t in tables] == [("policy", "s = 1", "s = 3")] * 3
     assert tables[1].title.startswith("Gaussian mixture noise: regret at round 20000")
 
 
 def test_numbers_have_the_setting_in_columns():
-    frame = study_figures.numbers([panel(AS_CLAIMED, sparsity=3)])
+    frame = draw.numbers([panel(AS_CLAIMED, sparsity=3)])
     assert list(frame.columns[:4]) == ["noise", "sparsity", "link", "policy"]
     assert len(frame) == 100 * len(LABELS)
 
@@ -125,25 +109,27 @@ def test_task_of_a_linear_environment(seed):
     maker = RandomContextual(n_arms=20, dimension=4, sparsity=2)
     env = maker.instance(np.random.default_rng(seed))
     flat = zib.env.ContextualGLM(env.beta, np.zeros(4), env.centres)
-    found = contextual_notes.task(flat, seed, 0)
+    found = contextual_study.task(flat, seed, 0)
     assert found.explained == pytest.approx(1.0)
     assert found.linear_rule == pytest.approx(0.0, abs=1e-12)
     assert 0 < found.at_random < found.worst
-    curved = contextual_notes.task(maker, seed, 0)
+    curved = contextual_study.task(maker, seed, 0)
     assert curved.explained < 1.0
     assert 0.0 <= curved.linear_rule < curved.at_random
 
 
 def test_notes():
     maker = RandomContextual()
-    text = contextual_notes.what_the_theorem_says(maker, 0, 2, 20_000)
+    text = contextual_study.what_the_theorem_says(maker, 0, 2, 20_000)
     bound = zib.theory.contextual_regret_bound(
         20_000, 10, 10, 1 / 20_000, slope_occurrence=1 / np.sqrt(2 * np.pi),
         kappa_occurrence=np.exp(-0.5) / np.sqrt(2 * np.pi), prob_min=0.15865525393145707,
     )  # fmt: skip
     assert f"its bound is {bound:.0f} with the corrected" in text
-    assert "4.3 standard errors" in contextual_notes.few_replications(3)
-    naive = contextual_notes.why_naive_does_well([maker], 0, 2, 20_000)
+    (few,) = contextual_study.few_replications(3)
+    assert "4.3 standard errors" in few
+    assert not list(contextual_study.few_replications(25))
+    naive = contextual_study.why_naive_does_well([maker], 0, 2, 20_000)
     assert "adds 3.3 times the width" in naive
 
 
@@ -155,45 +141,31 @@ def quickly(monkeypatch):
 
     def simulate(policies, env, *, horizon, replications, checkpoints, **rest):
         asked.append(env)
-        regret, pulls = made([AS_CLAIMED[p] for p in policies], checkpoints, replications)
+        found = results({p: AS_CLAIMED[p] for p in policies}, checkpoints, replications)
         if len(asked) > stop_after[0]:
-            regret[0, 0] = np.nan
-        provenance = {"plan_hash": repr(env)}
-        rounds = np.asarray(checkpoints)
-        return Results(tuple(policies), rounds, regret, regret, pulls, provenance)
+            found.regret[0, 0] = np.nan
+        return found
 
     monkeypatch.setattr(zib, "simulate", simulate)
     return asked, stop_after
 
 
-ARGUMENTS = {
-    "id": "figS3",
-    "title": "t",
-    "about": "a",
-    "sparsities": (1, 3),
-    "horizon": 400,
-    "replications": 3,
-    "link_from": "ours",
-    "log": False,
-}
-
-
 def test_interrupted_figure_keeps_finished_panels(tmp_path, quickly):
     asked, stop_after = quickly
     stop_after[0] = 4
-    context = Context("quick", 0, 1, tmp_path)
-    record = contextual_study.record(context, **ARGUMENTS)
+    figure = small(FigureS3, sparsities=(1, 3), horizon=400)
+    record = figure.run(quick(tmp_path))
     assert record.interrupted
     assert record.notes[0] == "Interrupted: 2 of 6 panels are missing."
     assert len(asked) == 5
     stop_after[0] = 0
     with pytest.raises(KeyboardInterrupt):
-        contextual_study.record(context, **ARGUMENTS)
+        figure.run(quick(tmp_path))
 
 
 def test_links(tmp_path, quickly):
     asked, _ = quickly
-    record = links.run(Context("quick", 0, 1, tmp_path))
+    record = Links.run(quick(tmp_path))
     assert [env.link for env in asked] == ["probit", "logit", "cauchit", "cloglog", "log"]
     assert {v.status for v in record.verdicts} == {"holds"}
     assert (tmp_path / "links.png").exists()
@@ -202,21 +174,21 @@ def test_links(tmp_path, quickly):
 
 
 def test_links_that_differ_are_found_out(tmp_path):
-    first = panel(AS_CLAIMED)._replace(name="probit")
+    first = panel(AS_CLAIMED, name="probit")
     other = {**AS_CLAIMED, "naive UCB": lambda t: 0.5 * np.sqrt(t)}
-    second = panel(other, link="logit")._replace(name="logit")
-    order, size, *_ = links.verdicts([first, second])
+    second = panel(other, link="logit", name="logit")
+    order, size, *_ = Links(None).claims([first, second])
     assert order.status == "partly"
     assert "ZI-UCB below naive UCB (logit)" in order.words
     assert size.status == "partly"
     assert "does not hold for naive UCB (logit)" in size.words
-    assert [v.status for v in links.verdicts([first])[:2]] == ["open", "open"]
+    assert [v.status for v in Links(None).claims([first])[:2]] == ["open", "open"]
 
 
+@pytest.mark.slow
 def test_figure_with_every_policy_for_every_noise(tmp_path):
-    record = contextual_study.record(
-        Context("quick", 3, 1, tmp_path), **{**ARGUMENTS, "sparsities": (7,), "horizon": 120}
-    )
+    figure = small(FigureS3, sparsities=(7,), horizon=120, replications=Scaled(quick=3, paper=3))
+    record = figure.run(quick(tmp_path, 3))
     assert not record.interrupted
     assert len(record.tables) == 3
     assert {row[0] for row in record.tables[0].rows} == set(LABELS)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.experiments.made import panel, small
 
 from zib.env import make
 from zib.experiments import drift
+from zib.experiments.drift import Drift
+from zib.experiments.harness import Scaled
 from zib.experiments.record import Context, Record
-from zib.sim import Results
 
-LABELS = tuple(label for group in drift.LOOK.groups.values() for label in group)
+LABELS = tuple(label for group in Drift.look.groups.values() for label in group)
 FORGETFUL = tuple(label for label in LABELS if "," in label and "UCB1" not in label)
 PLAIN = (drift.POSTERIOR, drift.IMED)
 
 
-def world(name, curves, replications=12):
-    rounds = np.arange(200, 20_001, 200)
-    noise = 1 + 0.01 * np.random.default_rng(0).standard_normal((1, replications, 1))
-    regret = noise * np.stack(
-        [np.broadcast_to(f(rounds), (replications, rounds.size)) for f in curves.values()]
-    )
-    pulls = np.zeros((len(curves), replications, 1), dtype=np.int64)
-    result = Results(tuple(curves), rounds, regret, regret, pulls, {"plan_hash": "x"})
-    return drift.World(make(name), drift.WORLDS[name], result)
+def world(name, curves):
+    return panel(drift.WORLDS[name], make(name), curves)
+
+
+def verdicts(panels):
+    return Drift(None).claims(panels)
 
 
 def curves(plain, forgetful, ucb1):
@@ -41,7 +40,7 @@ NAMES = tuple(drift.WORLDS)
 
 def test_every_claim_holds_where_the_curves_say_so():
     panels = [world(NAMES[0], MOVING), world(NAMES[1], MOVING), world(NAMES[2], STILL)]
-    found = drift.verdicts(panels)
+    found = verdicts(panels)
     assert [v.status for v in found] == ["holds"] * 6
     assert "0.25 times the regret of the policy as it is" in found[0].words
 
@@ -50,18 +49,17 @@ def test_every_claim_fails_where_the_curves_say_the_opposite():
     moving = curves(lambda t: 0.05 * t, lambda t: 0.2 * t, lambda t: 0.1 * t)
     still = curves(lambda t: 0.2 * t, lambda t: 20.0 * np.log(t), lambda t: 10.0 * np.log(t))
     panels = [world(NAMES[0], moving), world(NAMES[1], moving), world(NAMES[2], still)]
-    assert {v.status for v in drift.verdicts(panels)} == {"fails"}
+    assert {v.status for v in verdicts(panels)} == {"fails"}
 
 
 def test_verdicts_without_the_still_world_are_open():
-    found = drift.verdicts([world(NAMES[0], MOVING)])
+    found = verdicts([world(NAMES[0], MOVING)])
     assert [v.status for v in found] == ["holds", "holds", "open", "open", "open", "holds"]
 
 
 def test_each_world_moves_one_part():
     for name, words in drift.WORLDS.items():
         maker = make(name)
-        assert drift._name(maker) == words
         assert (maker.prob_speed > 0) == ("only p" in words)
         assert (maker.mean_speed > 0) == ("only mu" in words)
 
@@ -72,12 +70,11 @@ def test_who_plays():
     assert not any("IMED" in label for label in drift.policies(maker, imed=False))
 
 
-def test_a_short_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(drift, "HORIZON", 400)
-    monkeypatch.setattr(drift, "FEW", 2)
+@pytest.mark.slow
+def test_a_short_run(tmp_path):
     told = []
     context = Context("quick", 1, 1, tmp_path, lambda message, done: told.append(done))
-    record = drift.run(context)
+    record = small(Drift, horizon=400, replications=Scaled(quick=2, paper=2)).run(context)
     assert (record.id, record.scale, record.interrupted) == ("drift", "quick", False)
     assert len(record.verdicts) == 6
     assert {row[0] for row in record.tables[0].rows} <= set(LABELS)

@@ -4,11 +4,16 @@ import math
 
 import numpy as np
 import pytest
+from tests.experiments.made import quick, small
 
+import zib
 from zib import theory
 from zib.cases.loan import LoanMarket
+from zib.core.rng import Role, stream
 from zib.env import Gaussian, ZeroInflated
-from zib.experiments import fig1b, figS6, panels, study
+from zib.experiments import draw, fig1b, figS6, mab_study
+from zib.experiments.fig2 import Figure2
+from zib.experiments.harness import Scaled
 from zib.experiments.record import Context
 
 CASE = fig1b.Case("Gaussian", ZeroInflated(Gaussian(2.0, 0.5), 0.3))
@@ -76,10 +81,10 @@ def test_sub_weibull_sizes():
     assert fig1b.subweibull_size(CASE) == pytest.approx(0.5 * math.sqrt(8 / 3))
 
 
-def test_figure_1b_runs(tmp_path, monkeypatch):
+def test_figure_1b_runs(tmp_path):
     told = []
     context = Context("quick", 1, None, tmp_path, lambda *a: told.append(a))
-    record = fig1b.run(context)
+    record = small(fig1b.Figure1b, runs=Scaled(quick=500, paper=500)).run(context)
     assert (tmp_path / "fig1b.png").exists()
     assert len(record.tables) == 3
     assert len(record.verdicts) == 5
@@ -113,7 +118,7 @@ def test_derivatives_agree_with_differences():
 
 
 def test_figure_s6(tmp_path):
-    record = figS6.run(Context("quick", 0, None, tmp_path))
+    record = figS6.FigureS6.run(quick(tmp_path))
     # Mathematical facts, no chance involved.
     assert [v.status for v in record.verdicts] == ["holds", "partly", "fails", "fails", "fails"]
     assert {
@@ -121,17 +126,10 @@ def test_figure_s6(tmp_path):
     } == {*"abcde"}
 
 
+@pytest.mark.slow
 def test_study_runs_every_policy_in_every_family(tmp_path):
-    record = study.record(
-        Context("quick", 3, 1, tmp_path),
-        id="fig2",
-        title="t",
-        about="a",
-        tags=("p30",),
-        horizon=300,
-        replications=3,
-        paper_horizon=75_000,
-    )
+    figure = small(Figure2, horizon=300, replications=Scaled(quick=3, paper=3))
+    record = figure.run(quick(tmp_path, 3))
     assert not record.interrupted
     assert [table.title.split(" p ")[0] for table in record.tables] == [
         "Gaussian",
@@ -143,13 +141,15 @@ def test_study_runs_every_policy_in_every_family(tmp_path):
     assert {s.source for s in record.settings} == {"paper", "ours", "fix"}
     labels = {line.split(",")[3] for line in lines[1:]}
     assert labels == {
-        *panels.ZERO_INFLATED, *panels.BEYOND, panels.STRONG, *panels.BASELINES, *panels.OTHERS,
-        "asymptotic bound",
+        *mab_study.ZERO_INFLATED, *mab_study.BEYOND, mab_study.STRONG, *mab_study.BASELINES,
+        *mab_study.OTHERS,
+        mab_study.BOUND,
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_study_keeps_finished_panels_when_interrupted(tmp_path, monkeypatch):
-    real, calls = panels.zib.simulate, []
+    real, calls = zib.simulate, []
 
     def simulate(*args, **kwargs):
         result = real(*args, **kwargs)
@@ -158,27 +158,19 @@ def test_study_keeps_finished_panels_when_interrupted(tmp_path, monkeypatch):
             result.regret[0, 0] = np.nan
         return result
 
-    monkeypatch.setattr(panels.zib, "simulate", simulate)
-    arguments = {
-        "id": "fig2",
-        "title": "t",
-        "about": "a",
-        "tags": ("p30",),
-        "horizon": 100,
-        "replications": 2,
-        "paper_horizon": 75_000,
-    }
-    record = study.record(Context("quick", 3, 1, tmp_path), **arguments)
+    monkeypatch.setattr(zib, "simulate", simulate)
+    figure = small(Figure2, horizon=100, replications=Scaled(quick=2, paper=2))
+    record = figure.run(quick(tmp_path, 3))
     assert record.interrupted
     assert "2 of 3 panels are missing" in record.notes[0]
     calls[:] = [1]
     with pytest.raises(KeyboardInterrupt):
-        study.record(Context("quick", 3, 1, tmp_path), **arguments)
+        figure.run(quick(tmp_path, 3))
 
 
 def test_checkpoints_contain_half_and_end():
     for horizon in (100, 300, 10_000, 75_000):
-        rounds = panels.rounds_to_record(horizon)
+        rounds = draw.rounds_to_record(horizon)
         assert horizon // 2 in rounds
         assert rounds[-1] == horizon
         assert rounds[0] >= 1
@@ -186,10 +178,10 @@ def test_checkpoints_contain_half_and_end():
 
 @pytest.mark.parametrize("family", ["gaussian", "exponential"])
 def test_yardstick_has_the_right_limit_and_start(family, seed):
-    maker = panels.RandomMAB(family, n_arms=4)
+    maker = mab_study.RandomMAB(family, n_arms=4)
     rounds = np.array([1, 10, 10**12, 10**15])
-    curve = panels.asymptotic_bound(maker, seed, 3, rounds)
-    instances = [maker.instance(panels.stream(seed, panels.Role.INSTANCE, r)) for r in range(3)]
+    curve = mab_study.asymptotic_bound(maker, seed, 3, rounds)
+    instances = [maker.instance(stream(seed, Role.INSTANCE, r)) for r in range(3)]
     rate = np.mean(
         [
             theory.lower_bound(e.magnitudes, e.probs, maker.sigma)
@@ -201,4 +193,4 @@ def test_yardstick_has_the_right_limit_and_start(family, seed):
     # slope per unit of log t, far out
     assert (curve[3] - curve[2]) / math.log(1000) == pytest.approx(rate, rel=1e-3)
     assert curve[0] == pytest.approx(np.mean([e.gaps.mean() for e in instances]))
-    assert panels.asymptotic_bound(panels.RandomMAB("mixture"), seed, 1, rounds) is None
+    assert mab_study.asymptotic_bound(mab_study.RandomMAB("mixture"), seed, 1, rounds) is None

@@ -2,38 +2,35 @@
 
 import numpy as np
 import pytest
+from tests.experiments.made import panel, results
 
-from zib.experiments import panels, study_claims, study_figures
+from zib.env.generators import FAMILIES, RandomMAB
+from zib.experiments import mab_study
+from zib.experiments.fig2 import Figure2
 from zib.experiments.judge import (
     Growth,
     Ratio,
     at_most,
     below,
     compare,
+    compare_all,
+    decide,
     from_cases,
     grows,
     growth,
     listing,
+    lower,
     number,
     ratio,
-    ratio_of_means,
     where,
 )
-from zib.sim import Results
+from zib.experiments.record import Context
 
 ROUNDS = np.arange(100, 10_001, 100)
 
 
 def made(curves, replications=12, noise=0.01):
-    """Return results whose policies follow the given functions of the round."""
-    rng = np.random.default_rng(0)
-    factors = 1 + noise * rng.standard_normal((1, replications, 1))
-    regret = np.stack(
-        [np.broadcast_to(f(ROUNDS), (replications, ROUNDS.size)) for f in curves.values()]
-    )
-    regret = regret * factors
-    pulls = np.zeros((len(curves), replications, 2), dtype=np.int64)
-    return Results(tuple(curves), ROUNDS, regret, regret, pulls, {"plan_hash": "x"})
+    return results(curves, ROUNDS, replications, noise)
 
 
 @pytest.mark.parametrize(
@@ -92,21 +89,18 @@ def test_grows():
     assert grows("c", cases[:2], exponents=True).words.endswith("(x) (exponent 0.50 to 1.00)")
 
 
-def test_ratio_of_means_is_fiellers(rng):
+def test_ratio_is_paired_and_fiellers(rng):
     from scipy import stats
 
-    b = rng.uniform(5, 9, 8)
-    a = 0.5 * b + rng.normal(0, 0.3, 8)
-    middle, low, high = ratio_of_means(a, b)
-    assert low < middle < high
-    assert middle == pytest.approx(a.mean() / b.mean())
+    result = made({"a": np.sqrt, "b": np.sqrt}, replications=8)
+    b = result.regret[1, :, -1] = rng.uniform(5, 9, 8)
+    a = result.regret[0, :, -1] = 0.5 * b + rng.normal(0, 0.3, 8)
+    found = ratio("x", result, "a", "b")
+    assert found.low < found.ratio < found.high
+    assert found.ratio == pytest.approx(a.mean() / b.mean())
     # at its ends the paired t test of a − f·b is at the border of rejecting
-    for end in (low, high):
+    for end in (found.low, found.high):
         assert stats.ttest_1samp(a - end * b, 0.0).pvalue == pytest.approx(0.05)
-    assert ratio_of_means(a[:1], b[:1])[1:] == (0.0, np.inf)
-    assert ratio_of_means(a, 0 * b) == (np.inf, 0.0, np.inf)
-    # a denominator that may be zero bounds nothing
-    assert ratio_of_means(a, b * np.array([1, 0, 0, 0, 0, 0, 0, 0]))[1:] == (0.0, np.inf)
 
 
 def test_at_most():
@@ -155,6 +149,24 @@ def test_below():
     assert below("c", {"x": close}, "a", "b", factor=0.5).status == "fails"
 
 
+def test_pairs_of_policies_are_compared_where_both_play():
+    one = made({"a": np.sqrt, "b": lambda t: 1.0 * t})
+    other = made({"a": np.sqrt})
+    cases = compare_all({"x": one, "y": other}, [("a", "b"), ("b", "a")])
+    assert [(c.panel, c.first, c.second) for c in cases] == [("x", "a", "b"), ("x", "b", "a")]
+    assert lower("c", cases[:1], lambda c: ("", c.panel)).status == "holds"
+    assert lower("c", cases[1:], lambda c: ("", c.panel)).status == "fails"
+
+
+def test_one_bad_case_decides():
+    verdict = decide("c", [True, True], [False, False], ": 1 and 2", map(str, (1, 2)))
+    assert (verdict.status, verdict.words, verdict.evidence) == (
+        "holds", "holds: 1 and 2", ("1", "2"),
+    )  # fmt: skip
+    assert decide("c", [True, False], [False, False], "").status == "open"
+    assert decide("c", [True, False], [False, True], "").status == "fails"
+
+
 def test_noise_gives_no_verdict(rng):
     result = made({"a": lambda t: 1.0 * t, "b": lambda t: 1.0 * t})
     result.regret = result.regret + rng.normal(0, 500, (2, 12, 1))
@@ -194,50 +206,56 @@ def test_words():
     assert number(float("inf")) == "inf"
 
 
+LABELS = (
+    *mab_study.ZERO_INFLATED, *mab_study.BEYOND, mab_study.STRONG, *mab_study.BASELINES,
+    *mab_study.OTHERS,
+)  # fmt: skip
+
+
 def _panel(family, curves):
-    labels = {
-        label: curves.get(label, lambda t: 30 * np.log(t))
-        for group in (panels.ZERO_INFLATED, panels.BASELINES, panels.OTHERS, panels.BEYOND)
-        for label in (panels.STRONG, *group)
-    }
-    return panels.Panel(family, (0.3, 0.35), made(labels), None)
+    everything = {label: curves.get(label, lambda t: 30 * np.log(t)) for label in LABELS}
+    maker = RandomMAB(family, probs=(0.3, 0.35))
+    return panel(mab_study.panel_name(maker), maker, everything)
 
 
-def test_study_verdicts_follow_the_curves():
-    ours = {label: lambda t: 20 * np.log(t) for label in panels.ZERO_INFLATED}
+@pytest.fixture
+def figure_2(tmp_path):
+    return Figure2(Context("quick", 0, 1, tmp_path))
+
+
+def test_study_verdicts_follow_the_curves(figure_2):
+    ours = {label: lambda t: 20 * np.log(t) for label in mab_study.ZERO_INFLATED}
     ours["ZI-TS"] = lambda t: 15 * np.log(t)
     ours["ZI-IMED"] = lambda t: 10 * np.log(t)
-    theirs = {label: lambda t: 0.2 * t for label in panels.BASELINES}
-    drawn = [
-        _panel(family, {**ours, **theirs}) for family in ("gaussian", "mixture", "exponential")
-    ]
-    assert {v.status for v in study_claims.verdicts(drawn)} == {"holds"}
-    swapped = {label: lambda t: 0.2 * t for label in (*panels.ZERO_INFLATED, *panels.BEYOND)}
-    drawn = [_panel(family, swapped) for family in ("gaussian", "mixture", "exponential")]
-    statuses = [v.status for v in study_claims.verdicts(drawn)]
+    theirs = {label: lambda t: 0.2 * t for label in mab_study.BASELINES}
+    drawn = [_panel(family, {**ours, **theirs}) for family in FAMILIES]
+    assert {v.status for v in figure_2.claims(drawn)} == {"holds"}
+    swapped = {label: lambda t: 0.2 * t for label in (*mab_study.ZERO_INFLATED, *mab_study.BEYOND)}
+    drawn = [_panel(family, swapped) for family in FAMILIES]
+    statuses = [v.status for v in figure_2.claims(drawn)]
     assert statuses[0] == statuses[1] == "fails"
     assert statuses[2] == "holds"  # the strong baseline
     assert set(statuses[3:]) == {"fails"}
 
 
-def test_study_tables_are_sorted_and_complete():
+def test_study_tables_are_sorted_and_complete(figure_2):
     panel = _panel("gaussian", {"ZI-TS": np.sqrt, "UCB1": lambda t: 1.0 * t})
-    (table,) = study_figures.tables([panel])
+    (table,) = figure_2.tables([panel])
     assert table.rows[-1][0] == "UCB1"
     assert len(table.rows) == len(panel.result.labels)
     assert all(len(row) == len(table.columns) for row in table.rows)
 
 
 def test_far_higher_is_undecided_within_the_noise(rng):
-    label = panels.BASELINES[0]
+    label = mab_study.BASELINES[0]
     ours = lambda t: 20 * np.log(t)  # noqa: E731
     curves = {"ZI-UCB": ours, "ZI-TS": ours, label: lambda t: 50 * np.log(t)}
     clear = made(curves)
-    assert study_claims.far_higher(label, {"x": clear}).status == "holds"
+    assert mab_study.far_higher(label, {"x": clear}).status == "holds"
     noisy = made(curves)
     noisy.regret[2] *= np.where(np.arange(12) == 0, 12.0, 0.25)[:, None]
-    assert study_claims.far_higher(label, {"x": noisy}).status == "open"
+    assert mab_study.far_higher(label, {"x": noisy}).status == "open"
     close = made({**curves, label: lambda t: 25 * np.log(t)})
-    verdict = study_claims.far_higher(label, {"x": close})
+    verdict = mab_study.far_higher(label, {"x": close})
     assert verdict.status == "fails"
     assert "at most 1.25 times" in verdict.words

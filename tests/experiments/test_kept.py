@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 from tests.experiments.test_runner import PNG, fake_record
 
-from zib.experiments import kept, runner
+from zib.experiments import runner
+from zib.experiments.loan_study import KZ_FILE
 from zib.experiments.record import Record
 from zib.experiments.runner import reproduce
 from zib.sim import Store
@@ -21,17 +22,19 @@ def store(tmp_path):
 @pytest.fixture
 def fake(monkeypatch):
     """fig2, replaced by one that takes no time; `calls` has the contexts it was run with."""
-    module = SimpleNamespace(__name__="zib.experiments.fig2", WEIGHT=1.0, ID="fig2", calls=[])
+    item = SimpleNamespace(
+        __module__="zib.experiments.fig2", weight=1.0, compiles_contextual=False, calls=[]
+    )
 
     def run(context):
-        module.calls.append(context)
+        item.calls.append(context)
         context.folder.mkdir(parents=True, exist_ok=True)
         (context.folder / "x.png").write_bytes(PNG)
-        return fake_record("fig2", context.scale, module.interrupted)
+        return fake_record("fig2", context.scale, item.interrupted)
 
-    module.run, module.interrupted = run, False
-    monkeypatch.setattr(runner, "module_of", lambda name: module)
-    return module
+    item.run, item.interrupted = run, False
+    monkeypatch.setattr(runner, "experiment_of", lambda name: item)
+    return item
 
 
 def test_an_unchanged_item_is_read(fake, store, tmp_path):
@@ -62,11 +65,11 @@ def test_any_change_runs_it_again(fake, store, tmp_path, monkeypatch, what):
     elif what == "seed":
         options["seed"] = 1
     elif what == "code":
-        monkeypatch.setattr(kept, "code_hash", lambda modules: "edited")
+        monkeypatch.setattr(runner, "code_hash", lambda modules: "edited")
     elif what == "version":
-        monkeypatch.setattr(kept, "_version", lambda package: "tomorrow's")
+        monkeypatch.setattr(runner, "_version", lambda package: "tomorrow's")
     else:
-        file = tmp_path / "data" / kept.KZ_FILE
+        file = tmp_path / "data" / KZ_FILE
         file.parent.mkdir(parents=True)
         file.write_text("records")
         monkeypatch.setenv("ZIB_DATA", str(tmp_path / "data"))
@@ -113,9 +116,9 @@ def test_without_a_store_nothing_is_kept(fake, tmp_path):
 
 
 def test_every_experiment_has_a_key_of_its_own():
-    keys = {kept.key_of(runner.module_of(name), "quick", 0) for name in runner.EXPERIMENTS}
+    keys = {runner.key_of(item, "quick", 0) for item in runner.experiments().values()}
     assert None not in keys
-    assert len(keys) == len(runner.EXPERIMENTS)
+    assert len(keys) == len(runner.experiments())
 
 
 def test_a_real_item_twice(store, tmp_path):

@@ -6,25 +6,17 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy import stats
+from tests.experiments.made import panel, quick, results, small
 
 import zib
 from zib.cases.loan import LoanPricing, synthetic_loan_records
-from zib.experiments import (
-    fig4,
-    figS4,
-    figS5,
-    loan_claims,
-    loan_models,
-    loan_panels,
-    loan_study,
-    tabS1,
-)
-from zib.experiments.contextual_panels import GROUPS
-from zib.experiments.loan_panels import Amount, LoanPanel
+from zib.experiments import fig4, figS4, figS5, loan_study, tabS1
+from zib.experiments.contextual_study import GROUPS
+from zib.experiments.fig4 import Figure4, Market
+from zib.experiments.harness import Scaled
 from zib.experiments.loan_study import Book
 from zib.experiments.record import Context
 from zib.logs import load_frame
-from zib.sim import Results
 
 LABELS = tuple(label for group in GROUPS.values() for label in group)
 
@@ -47,7 +39,6 @@ def small_books(monkeypatch, book):
     monkeypatch.setattr(loan_study, "synthetic_book", lambda seed: book)
     # the tests write a made-up table, whose checksum is another
     monkeypatch.setattr(loan_study, "load_frame", partial(load_frame, verify=False))
-    monkeypatch.setattr(figS5, "synthetic_book", lambda seed: book)
 
 
 def experiment_frame(n=3000):
@@ -126,46 +117,36 @@ def test_records_that_are_there(monkeypatch, tmp_path, small_books):
 
 
 def test_policies_know_what_they_should(market):
-    specs = loan_panels.policies(market, 5000)
+    specs = fig4.policies(market, 5000)
     assert set(specs) == set(LABELS)
-    bound = loan_panels.bound_of(market)
+    bound = fig4.bound_of(market)
     assert max(market.feature_norms) < bound < 1.1 * max(market.feature_norms) + 0.1
     for label in ("ZI-UCB", "ZI-TS", "ZI-UCB printed", "ZI-TS printed"):
         known = specs[label].parameters()
         assert (known["bound"], known["sigma"], known["magnitude"]) == (bound, 1.0, "huber")
         assert (known["horizon"], known["scale"]) == (5000.0, 1.0)
     factors = {"ZI-UCB": 0.1, "naive TS": 0.03, "integrated UCB": 0.3}
-    tuned = loan_panels.policies(market, 5000, factors)
+    tuned = fig4.policies(market, 5000, factors)
     assert set(tuned) == set(LABELS) - {"ZI-UCB printed", "ZI-TS printed"}
-    for label in loan_panels.TUNED:
+    for label in fig4.TUNED:
         assert tuned[label].parameters()["scale"] == factors.get(label, 1.0)
     assert tuned["Joint-UCB"] == specs["Joint-UCB"]
 
 
 def test_a_best_class_at_the_end_is_pointed_out(book, market):
-    panel = LoanPanel(book, market, 5000, False, made(AS_CLAIMED, [5000], 2))
-    assert fig4.dearest_is_best(panel) == []  # the best class is not the dearest here
+    # the best class is not the dearest here
+    assert fig4.dearest_is_best(Market(book, market)) == []
     rising = LoanPricing(
         **(market.parameters() | {"theta": [0.0, *market.theta[1:]], "contexts": [[0.0] * 5]})
     )
-    (note,) = fig4.dearest_is_best(panel._replace(market=rising))
+    (note,) = fig4.dearest_is_best(Market(book, rising))
     assert "dearest class is best for 100 % of the customers" in note
 
 
 def test_a_policy_that_hardly_explores_is_pointed_out():
-    usual = dict.fromkeys(loan_panels.TUNED, 0.1)
+    usual = dict.fromkeys(fig4.TUNED, 0.1)
     assert "explores" not in fig4.factor_table({"synthetic": usual}).note
     assert "explores" in fig4.factor_table({"synthetic": usual | {"ZI-TS": 0.003}}).note
-
-
-def made(curves, rounds, replications):
-    """Return results that follow given functions of the round, with 1 % of noise."""
-    rounds = np.asarray(rounds)
-    factors = 1 + 0.01 * np.random.default_rng(0).standard_normal((1, replications, 1))
-    shape = (replications, rounds.size)
-    regret = np.stack([np.broadcast_to(f(rounds), shape) for f in curves.values()]) * factors
-    pulls = np.zeros((len(curves), replications, 5), dtype=np.int64)
-    return Results(tuple(curves), rounds, regret, regret, pulls, {"plan_hash": "x"})
 
 
 AS_CLAIMED = {
@@ -176,10 +157,11 @@ AS_CLAIMED = {
 }
 
 
-def test_claims_hold_where_the_curves_say_so(book, market):
-    rounds = np.arange(50, 5001, 50)
-    panels = [LoanPanel(book, market, 5000, False, made(AS_CLAIMED, rounds, 12))]
-    found = loan_claims.verdicts(panels)
+def test_claims_hold_where_the_curves_say_so(market):
+    def claims(curves):
+        return list(Figure4(None).claims([panel("synthetic T = 5000", market, curves)]))
+
+    found = claims(AS_CLAIMED)
     assert {v.status for v in found} == {"holds"}
     assert len(found) == 8
     wrong = {
@@ -188,26 +170,23 @@ def test_claims_hold_where_the_curves_say_so(book, market):
         **dict.fromkeys(("naive UCB", "naive TS"), lambda t: 0.2 * t),
         **dict.fromkeys(("Joint-UCB", "Laplace-TS"), lambda t: 0.5 * t),
     }
-    panels = [LoanPanel(book, market, 5000, False, made(wrong, rounds, 12))]
-    failed = {v.status for v in loan_claims.verdicts(panels)}
     # naive is above ZI here, so "lowest" holds against these two only
-    assert failed == {"fails", "partly"}
+    assert {v.status for v in claims(wrong)} == {"fails", "partly"}
 
 
-def test_the_best_factor_is_found(monkeypatch, tmp_path, market):
+def test_the_best_factor_is_found(monkeypatch, tmp_path, book, market):
     def simulate(policies, env, *, horizon, replications, seed, checkpoints, **rest):
-        assert seed == 5 + loan_panels.OTHER_SEED
+        assert seed == 5 + fig4.OTHER_SEED
         factors = {label: spec.parameters()["scale"] for label, spec in policies.items()}
         curves = {
             label: lambda t, f=factor: t * (1 + abs(math.log(f / 0.1)))
             for label, factor in factors.items()
         }
-        return made(curves, checkpoints, replications)
+        return results(curves, checkpoints, replications)
 
     monkeypatch.setattr(zib, "simulate", simulate)
-    context = Context("quick", 5, 1, tmp_path)
-    chosen = loan_panels.best_factors(context, market, Amount(400, 3, 300, 2))
-    assert chosen == dict.fromkeys(loan_panels.TUNED, 0.1)
+    chosen = Figure4(quick(tmp_path, 5)).best_factors(Market(book, market))
+    assert chosen == dict.fromkeys(fig4.TUNED, 0.1)
 
 
 @pytest.fixture
@@ -218,7 +197,7 @@ def quickly(monkeypatch):
     def simulate(policies, env, *, horizon, replications, checkpoints, **rest):
         calls.append(horizon)
         curves = {label: AS_CLAIMED[label.split(" ×")[0]] for label in policies}
-        result = made(curves, checkpoints, replications)
+        result = results(curves, checkpoints, replications)
         if len(calls) > stop_after[0]:
             result.regret[0, 0] = np.nan
         return result
@@ -229,14 +208,14 @@ def quickly(monkeypatch):
 
 def test_interrupted_figure_keeps_finished_panels(tmp_path, small_books, quickly):
     calls, stop_after = quickly
-    stop_after[0] = 2
-    record = fig4.run(Context("quick", 0, 1, tmp_path))
+    stop_after[0] = 1
+    record = Figure4.run(quick(tmp_path))
     assert record.interrupted
     assert record.notes[0] == "Interrupted: 2 of 3 panels are missing."
-    assert calls == [5000, 5000, 20_000]
+    assert calls == [5000, 20_000]
     stop_after[0] = 0
     with pytest.raises(KeyboardInterrupt):
-        fig4.run(Context("quick", 0, 1, tmp_path))
+        Figure4.run(quick(tmp_path))
 
 
 def test_paper_scale_and_second_records(tmp_path, small_books, quickly, monkeypatch):
@@ -244,19 +223,24 @@ def test_paper_scale_and_second_records(tmp_path, small_books, quickly, monkeypa
     path.parent.mkdir()
     experiment_frame().to_stata(path, write_index=False)
     monkeypatch.setenv(loan_study.FOLDER_VARIABLE, str(tmp_path))
-    record = fig4.run(Context("paper", 0, 1, tmp_path / "out"))
-    assert quickly[0] == [50_000, 5000, 50_000, 50_000] * 2
+    record = Figure4.run(Context("paper", 0, 1, tmp_path / "out"))
+    assert quickly[0] == [5000, 50_000, 50_000, 50_000] * 2
     assert record.tables[-1].columns == ("policy", "synthetic", "Karlan–Zinman")
     assert "N = 30 (the paper does not say)" in [s.value for s in record.settings]
     assert len([n for n in record.notes if "To tell them apart" in n]) == 2
 
 
+@pytest.mark.slow
 def test_figure_with_every_policy(tmp_path, small_books, monkeypatch):
-    monkeypatch.setattr(fig4, "QUICK", Amount(150, 2, 100, 1))
-    monkeypatch.setattr(loan_panels, "HORIZON", 100)
-    monkeypatch.setattr(fig4, "HORIZON", 100)
-    monkeypatch.setattr(loan_panels, "FACTORS", (1.0, 0.1))
-    record = fig4.run(Context("quick", 3, 1, tmp_path))
+    monkeypatch.setattr(fig4, "FACTORS", (1.0, 0.1))
+    figure = small(
+        Figure4,
+        horizon=100,
+        longer=150,
+        pilot_horizon=100,
+        replications=Scaled(quick=2, paper=2),
+    )
+    record = figure.run(quick(tmp_path, 3))
     assert not record.interrupted
     names = [table.title for table in record.tables]
     assert names[1].startswith("synthetic T = 100: regret at round 100")
@@ -274,7 +258,7 @@ def test_figure_with_every_policy(tmp_path, small_books, monkeypatch):
 
 
 def test_figure_s4(tmp_path, small_books, book):
-    record = figS4.run(Context("quick", 0, 1, tmp_path))
+    record = figS4.FigureS4.run(quick(tmp_path))
     shares = [float(row[4].rstrip(" %")) for row in record.tables[0].rows]
     np.testing.assert_allclose(shares, [25, 50, 16.5, 7.25, 1.25], atol=0.05)
     # so few records miss the smallest and the largest published price
@@ -293,7 +277,7 @@ def test_figure_s4(tmp_path, small_books, book):
 def test_figure_s5(tmp_path, small_books, book):
     import statsmodels.api as sm
 
-    record = figS5.run(Context("quick", 7, 1, tmp_path))
+    record = figS5.FigureS5.run(quick(tmp_path, 7))
     points = figS5.points(book.records, 7)
     assert [p.lam for p in points][::13] == [0.05, 0.7, 1.35, 2.0]
     assert record.verdicts[1].status == "fails"  # the profit is made without the context
@@ -330,34 +314,32 @@ def test_s5_verdicts_can_go_both_ways():
 
 def test_bases_span_what_they_should(book):
     x = book.records.standardised
-    powers = loan_models.polynomial(x, 3)
+    powers = tabS1.polynomial(x, 3)
     assert powers.shape == (4000, 15)
     np.testing.assert_allclose(powers[:, 2], x[:, 0] ** 3)
     dummy = np.column_stack([np.arange(40.0), np.arange(40) % 2])
-    assert loan_models.polynomial(dummy, 3).shape == (40, 4)  # a dummy has one power
+    assert tabS1.polynomial(dummy, 3).shape == (40, 4)  # a dummy has one power
     # A cubic polynomial lies in the span of cubic splines and a constant.
     one = x[:, :1]
-    basis = np.column_stack([np.ones(4000), loan_models.spline(one, 3)])
+    basis = np.column_stack([np.ones(4000), tabS1.spline(one, 3)])
     target = 1.0 - 2.0 * one[:, 0] + 0.3 * one[:, 0] ** 3
     rest = target - basis @ np.linalg.lstsq(basis, target, rcond=None)[0]
     assert np.abs(rest).max() < 1e-9
     assert np.linalg.matrix_rank(basis) == basis.shape[1] == 7
-    assert loan_models.spline(x, 3).shape[1] == 3 * 6 + 2  # prime rate and term stay as they are
+    assert tabS1.spline(x, 3).shape[1] == 3 * 6 + 2  # prime rate and term stay as they are
 
 
 def test_kernels(rng):
     x = rng.standard_normal((200, 3))
-    for name in loan_models.KERNELS:
-        b = loan_models.kernel(x, name, np.random.default_rng(1))
-        assert b.shape == (200, loan_models.CENTRES)
+    for name in tabS1.KERNELS:
+        b = tabS1.kernel(x, name, np.random.default_rng(1))
+        assert b.shape == (200, tabS1.CENTRES)
         assert b.max() == pytest.approx(1.0)  # at the centre itself
         assert b.min() >= 0.0
     u = np.array([0.0, 1.0, 2.0, 3.0])
-    np.testing.assert_allclose(loan_models.KERNELS["triangular"](u), [1.0, 0.5, 0.0, 0.0])
-    np.testing.assert_allclose(loan_models.KERNELS["Epanechnikov"](u), [1.0, 0.75, 0.0, 0.0])
-    np.testing.assert_allclose(
-        loan_models.KERNELS["Gaussian"](u), stats.norm.pdf(u) / stats.norm.pdf(0)
-    )
+    np.testing.assert_allclose(tabS1.KERNELS["triangular"](u), [1.0, 0.5, 0.0, 0.0])
+    np.testing.assert_allclose(tabS1.KERNELS["Epanechnikov"](u), [1.0, 0.75, 0.0, 0.0])
+    np.testing.assert_allclose(tabS1.KERNELS["Gaussian"](u), stats.norm.pdf(u) / stats.norm.pdf(0))
 
 
 def test_area_under_curve(rng):
@@ -366,7 +348,7 @@ def test_area_under_curve(rng):
     outcome = rng.random(300) < 0.3
     score = rng.standard_normal(300).round(1) + outcome  # with ties
     expected = roc_auc_score(outcome, score)
-    assert loan_models.area_under_curve(score, outcome) == pytest.approx(expected)
+    assert tabS1.area_under_curve(score, outcome) == pytest.approx(expected)
 
 
 def test_mirror_statistics_of_pure_noise_are_symmetric(rng):
@@ -374,21 +356,21 @@ def test_mirror_statistics_of_pure_noise_are_symmetric(rng):
     n, d = 2000, 30
     x = np.column_stack([rng.standard_normal((n, 1)), np.ones(n), rng.standard_normal((n, d))])
     accepted = rng.random(n) < 0.3
-    splits = loan_models.halves(n, 0, 12)
-    cell = loan_models.evaluate("linear", 1, "logit", x, accepted, splits)
+    splits = tabS1.halves(n, 0, 12)
+    cell = tabS1.evaluate("linear", 1, "logit", x, accepted, splits)
     assert 0.5 < cell.fdp.mean() < 2.0
     assert abs(cell.area.mean() - 0.5) < 0.05
     # Columns that matter: no sign is wrong.
     eta = x[:, 2:] @ np.full(d, 0.5)
     accepted = rng.random(n) < stats.logistic.cdf(eta)
     only = np.delete(x, 0, axis=1)[:, [1, 0, *range(2, d + 1)]]
-    cell = loan_models.evaluate("linear", 1, "logit", only, accepted, splits)
+    cell = tabS1.evaluate("linear", 1, "logit", only, accepted, splits)
     assert cell.fdp.max() == 0.0
     assert cell.area.mean() > 0.8
 
 
 def test_halves():
-    for one, two in loan_models.halves(101, 3, 5):
+    for one, two in tabS1.halves(101, 3, 5):
         assert sorted([*one, *two]) == list(range(101))
         assert one.size == 50
 
@@ -396,10 +378,10 @@ def test_halves():
 def test_held_out_likelihood(book):
     import statsmodels.api as sm
 
-    x = loan_models.with_price(book.records.price, book.records.standardised)
+    x = tabS1.with_price(book.records.price, book.records.standardised)
     accepted = book.records.accepted
-    (split,) = loan_models.halves(4000, 1, 1)
-    cell = loan_models.evaluate("linear", 1, "probit", x, accepted, [split])
+    (split,) = tabS1.halves(4000, 1, 1)
+    cell = tabS1.evaluate("linear", 1, "probit", x, accepted, [split])
     fit = sm.Probit(accepted[split[0]].astype(float), x[split[0]]).fit(disp=0, tol=1e-12)
     p = fit.predict(x[split[1]])
     y = accepted[split[1]]
@@ -408,9 +390,7 @@ def test_held_out_likelihood(book):
 
 def cell_of(basis, link, fdp, likelihood=-0.5, degree=1):
     noise = 0.001 * np.random.default_rng(len(link) + len(basis)).standard_normal(10)
-    return loan_models.Cell(
-        basis, degree, link, fdp + noise, likelihood + noise * 1e-3, 0.7 + noise
-    )
+    return tabS1.Cell(basis, degree, link, fdp + noise, likelihood + noise * 1e-3, 0.7 + noise)
 
 
 def test_verdicts_of_the_table(book):
@@ -436,13 +416,13 @@ def test_the_best_degree_is_shown():
         cell_of("polynomial", "logit", 0.2, -0.4, 2),
         cell_of("polynomial", "logit", np.nan, -0.1, 3),
     ]
-    (kept,) = loan_models.best_degrees(found)
+    (kept,) = tabS1.best_degrees(found)
     assert kept.degree == 2
 
 
-def test_table_s1(tmp_path, small_books, monkeypatch):
-    monkeypatch.setattr(tabS1, "QUICK", tabS1.Size(600, 2))
-    record = tabS1.run(Context("quick", 0, 1, tmp_path))
+def test_table_s1(tmp_path, small_books):
+    item = small(tabS1.TableS1, offers=600, splits=2)
+    record = item.run(quick(tmp_path))
     fdr, fit = record.tables
     assert [row[0] for row in fdr.rows] == [
         "linear", "polynomial", "spline",
@@ -451,7 +431,7 @@ def test_table_s1(tmp_path, small_books, monkeypatch):
     assert all(len(row) == 6 for row in fdr.rows)
     assert len(fit.rows) == 18
     assert len(record.verdicts) == 2
-    again = tabS1.run(Context("quick", 0, 1, tmp_path))
+    again = item.run(quick(tmp_path))
     assert again.tables == record.tables
 
 

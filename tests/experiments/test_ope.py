@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.experiments.made import small
 
 from zib.experiments import ope
+from zib.experiments.harness import Scaled
 from zib.experiments.record import Context
 
 
@@ -25,16 +27,16 @@ def test_the_truth_is_that_of_many_rows() -> None:
 def test_logs_have_the_promised_share_of_rewards() -> None:
     rng = np.random.default_rng(1)
     for regime in ope.REGIMES:
-        log = ope._log(regime, rng)
+        log = ope._log(regime, rng, 20_000)
         share = np.mean(log.reward != 0)
         # the arms pay between 0.82 and 1.22 times as often as the name says
         assert 0.6 * regime.prob < share < 1.5 * regime.prob
 
 
-def test_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ope, "ROWS", 3_000)
-    monkeypatch.setattr(ope, "_simulate", lambda c, r, n, real=ope._simulate: real(c, r, 4))
-    record = ope.run(Context("quick", 0, 1, tmp_path))
+@pytest.mark.slow
+def test_record(tmp_path: Path) -> None:
+    few = small(ope.OffPolicy, rows=3_000, logs=Scaled(quick=4, paper=4))
+    record = few.run(Context("quick", 0, 1, tmp_path))
     assert len(record.tables[0].rows) == len(ope.REGIMES) * len(ope.METHODS)
     assert [v.status for v in record.verdicts].count("open") >= 1  # four logs decide little
     assert (tmp_path / "ope.png").exists()
@@ -47,9 +49,9 @@ def test_verdicts_follow_the_numbers() -> None:
     def rows(ratio: float, coverage: float) -> list[ope.Summary]:
         return [row(r.name, m, ratio, coverage) for r in ope.REGIMES for m in ope.METHODS]
 
-    assert [v.status for v in ope.verdicts(rows(0.9, 0.95))] == ["holds"] * 3
-    assert [v.status for v in ope.verdicts(rows(1.1, 0.90))] == ["fails"] * 3
-    assert [v.status for v in ope.verdicts(rows(1.0, 0.93))] == ["open"] * 3
+    assert [v.status for v in ope.verdicts(rows(0.9, 0.95), 20_000)] == ["holds"] * 3
+    assert [v.status for v in ope.verdicts(rows(1.1, 0.90), 20_000)] == ["fails"] * 3
+    assert [v.status for v in ope.verdicts(rows(1.0, 0.93), 20_000)] == ["open"] * 3
 
 
 def test_the_jackknife_error_of_a_ratio_is_about_right() -> None:

@@ -11,7 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from zib.experiments import ahead, runner
+from zib.experiments import EXPERIMENTS, runner
+from zib.experiments.fig2 import Figure2
+from zib.experiments.fig3 import Figure3
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict
 from zib.experiments.report import render, write_report
 from zib.experiments.runner import OutputError, UnknownExperiment, reproduce, resolve
@@ -49,7 +51,7 @@ def fakes(monkeypatch):
     """Replace the experiments by two that take no time; returns the list of calls."""
     calls = []
 
-    def module(name, interrupted=False):
+    def item(name, interrupted=False):
         def run(context):
             calls.append((name, context.scale, context.seed))
             context.tell("half", 0.5)
@@ -57,16 +59,16 @@ def fakes(monkeypatch):
             (context.folder / "x.png").write_bytes(PNG)
             return fake_record(name, context.scale, interrupted)
 
-        return SimpleNamespace(run=run, WEIGHT=1.0, ID=name)
+        return SimpleNamespace(run=run, weight=1.0)
 
-    modules = {name: module(name) for name in runner.EXPERIMENTS}
-    monkeypatch.setattr(runner, "module_of", modules.__getitem__)
-    monkeypatch.setattr(runner, "compiling_ahead", lambda names: nullcontext())
-    return SimpleNamespace(calls=calls, modules=modules, module=module)
+    items = {name: item(name) for name in EXPERIMENTS}
+    monkeypatch.setattr(runner, "experiment_of", items.__getitem__)
+    monkeypatch.setattr(runner, "compiling_ahead", lambda items: nullcontext())
+    return SimpleNamespace(calls=calls, items=items, item=item)
 
 
 def test_ids():
-    assert resolve(None) == list(runner.EXPERIMENTS)
+    assert resolve(None) == list(EXPERIMENTS)
     assert resolve(["figs6", "FIG1A"]) == ["fig1a", "figS6"]
     with pytest.raises(UnknownExperiment, match="no experiment 'fig22'; did you mean 'fig2'"):
         resolve(["fig22"])
@@ -74,26 +76,26 @@ def test_ids():
         resolve(["something else"])
 
 
-def test_each_experiment_has_what_the_runner_needs():
-    for name in runner.EXPERIMENTS:
-        module = runner.module_of(name)
-        assert name == module.ID
-        assert module.WEIGHT > 0
-        assert module.TITLE
-        assert module.__doc__
+def test_experiments_are_found_in_their_files_in_the_order_of_the_paper():
+    assert EXPERIMENTS == (
+        "fig1a", "fig1b", "fig2", "fig3", "fig4", "figS1", "figS2", "figS3", "links", "figS4",
+        "figS5", "tabS1", "figS6", "limit", "sparsity", "noknobs", "drift", "ope",
+    )  # fmt: skip
+    orders = [item.order for item in runner.experiments().values()]
+    assert len(orders) == len(set(orders))
 
 
 def test_reproduce_writes_everything(fakes, tmp_path):
     told = []
     out = tmp_path / "deep" / "results"
     finished = reproduce(out=out, seed=7, tell=lambda *a: told.append(a))
-    assert list(finished) == list(runner.EXPERIMENTS)
+    assert list(finished) == list(EXPERIMENTS)
     assert {call[1:] for call in fakes.calls} == {("quick", 7)}
     shares = [share for *_, share in told]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     page = (out / "report.html").read_text(encoding="utf-8")
-    for name in runner.EXPERIMENTS:
+    for name in EXPERIMENTS:
         assert f'id="{name}"' in page
         assert Record.load(out / name / "record.json") == finished[name]
 
@@ -109,7 +111,7 @@ def test_interruption_keeps_what_is_finished(fakes, tmp_path):
     def stop(context):
         raise KeyboardInterrupt
 
-    fakes.modules["fig2"].run = stop
+    fakes.items["fig2"].run = stop
     with pytest.raises(KeyboardInterrupt):
         reproduce(out=tmp_path)
     assert (tmp_path / "fig1b" / "record.json").exists()
@@ -118,7 +120,7 @@ def test_interruption_keeps_what_is_finished(fakes, tmp_path):
 
 
 def test_partial_item_is_kept_and_the_run_stops(fakes, tmp_path):
-    fakes.modules["fig1b"] = fakes.module("fig1b", interrupted=True)
+    fakes.items["fig1b"] = fakes.item("fig1b", interrupted=True)
     with pytest.raises(KeyboardInterrupt):
         reproduce(out=tmp_path)
     assert [call[0] for call in fakes.calls] == ["fig1a", "fig1b"]
@@ -207,7 +209,7 @@ def test_record_is_plain_json(tmp_path):
 
 def test_figure_1a(tmp_path):
     context = Context("quick", 0, None, tmp_path)
-    record = runner.module_of("fig1a").run(context)
+    record = runner.experiment_of("fig1a").run(context)
     for end in ("png", "svg", "csv"):
         assert (tmp_path / f"fig1a.{end}").stat().st_size > 0
     counts = [line.split(",") for line in (tmp_path / "fig1a.csv").read_text().splitlines()[1:]]
@@ -222,17 +224,17 @@ def test_figure_1a(tmp_path):
 def test_the_process_that_compiles_ahead_ends_with_the_run(tmp_path, monkeypatch):
     sign = tmp_path / "started"
     code = f"import pathlib, time; pathlib.Path({str(sign)!r}).touch(); time.sleep(600)"
-    monkeypatch.setattr(ahead, "COMMAND", (sys.executable, "-c", code))
-    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(runner, "COMPILE_AHEAD", (sys.executable, "-c", code))
+    monkeypatch.setattr(runner.os, "cpu_count", lambda: 4)
     started = []
-    real = ahead.subprocess.Popen
+    real = runner.subprocess.Popen
 
     def popen(*args, **kwargs):
         started.append(real(*args, **kwargs))
         return started[-1]
 
-    monkeypatch.setattr(ahead.subprocess, "Popen", popen)
-    with ahead.compiling_ahead(["fig2", "fig3"]):
+    monkeypatch.setattr(runner.subprocess, "Popen", popen)
+    with runner.compiling_ahead([Figure2, Figure3]):
         for _ in range(600):
             if sign.exists():
                 break
@@ -240,6 +242,6 @@ def test_the_process_that_compiles_ahead_ends_with_the_run(tmp_path, monkeypatch
         assert sign.exists()
         assert started[0].poll() is None
     assert started[0].poll() is not None
-    with ahead.compiling_ahead(["fig3", "figS1"]):
+    with runner.compiling_ahead([Figure3, Figure2]):
         pass
     assert len(started) == 1

@@ -9,9 +9,10 @@ measured here, not inferred from its curve lying above the yardstick.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,25 +21,17 @@ from zib import theory
 from zib.cases.loan import LoanMarket
 from zib.core.rng import Role, stream
 from zib.env import Gaussian, QuantileTable, ZeroInflated
+from zib.experiments.draw import Drawn
+from zib.experiments.harness import Experiment, Scaled
 from zib.experiments.judge import from_cases, listing, number
-from zib.experiments.record import (
-    Context,
-    Picture,
-    Record,
-    Setting,
-    Table,
-    Verdict,
-    provenance,
-)
+from zib.experiments.record import Setting, Table, Verdict
 from zib.mab import SubGaussian
-from zib.report import Style, legend_below, paper_style, save_figure
+from zib.report import Style, legend_below
 from zib.report.style import style_of
 from zib.theory._vectorise import over
 from zib.theory.means import given_count_radius_scalar
 
-ID = "fig1b"
-TITLE = "Figure 1b: upper confidence bounds for mu·p"
-WEIGHT = 1.0
+SIZES = (30, 60, 125, 250, 500, 1000, 2000, 4000, 8000)
 DELTA = 0.05
 SURE = 1e-3  # a bound is called invalid when its coverage is too low with this error probability
 
@@ -194,7 +187,7 @@ def subweibull_size(case: Case) -> float:
     return law.subweibull_size(2.0)
 
 
-def simulate(case: Case, sizes: list[int], runs: int, rng: np.random.Generator) -> list[Sample]:
+def simulate(case: Case, sizes: Sequence[int], runs: int, rng: np.random.Generator) -> list[Sample]:
     """Return the statistics of `runs` samples at each size; larger samples extend smaller ones."""
     count, total, squares = np.zeros(runs), np.zeros(runs), np.zeros(runs)
     samples, before = [], 0
@@ -227,6 +220,11 @@ class Measured(NamedTuple):
     start: int
 
     @property
+    def excess(self) -> Array:
+        """Median bound minus mu·p."""
+        return self.median - self.case.reward.mean
+
+    @property
     def coverage(self) -> Array:
         """Share of runs in which the bound covered mu·p."""
         return self.covered / self.runs
@@ -252,254 +250,154 @@ class Measured(NamedTuple):
         return f"{self.case.name}: {WORDS[self.method.name]}: {words}"
 
 
-def run(context: Context) -> Record:
-    """Compute every bound on three arms."""
-    started = time.perf_counter()
-    market = LoanMarket()
-    cases = [
-        Case("Loan market", market.history),
-        Case("Gaussian, p = 0.3", ZeroInflated(Gaussian(2.0, 0.5), 0.3)),
-        Case("Gaussian, p = 0.02", ZeroInflated(Gaussian(4.0, 1.0), 0.02)),
-    ]
-    sizes = [30, 60, 125, 250, 500, 1000, 2000, 4000, 8000]
-    runs = 2000 if context.quick else 10_000
-    measured: list[Measured] = []
-    yardsticks: dict[str, Array] = {}
-    for i, case in enumerate(cases):
-        context.tell(case.name, i / len(cases))
-        rng = stream(context.seed, Role.ENVIRONMENT, i)
-        samples = simulate(case, sizes, runs, rng)
-        truth = case.reward.mean
-        yardsticks[case.name] = np.array(
-            [truth + np.quantile(truth - s.total / s.n, 1.0 - DELTA) for s in samples]
-        )
-        for method in METHODS:
-            bounds = [method.bound(s, case) for s in samples]
-            start = 0
-            if method.name == "ZI-UCB printed":
-                start = math.ceil(theory.zi_subweibull_min_n(case.reward.prob, DELTA))
-            measured.append(
-                Measured(
-                    case,
-                    method,
-                    tuple(sizes),
-                    np.array([float(np.median(b)) for b in bounds]),
-                    np.array([int((b >= truth).sum()) for b in bounds]),
-                    runs,
-                    start,
-                )
-            )
-    plan = [[(c.name, c.reward.to_dict()) for c in cases], sizes, runs, DELTA, context.seed]
-    origin = provenance(plan, context.seed)
-    _draw(context, cases, measured, yardsticks, origin)
-    return Record(
-        id=ID,
-        title=TITLE,
-        about="The reward of one arm is R = X·Y. Left: all offers of the loan market of figure "
-        "1a. Middle and right: Gaussian X with frequent and rare rewards.",
-        scale=context.scale,
-        settings=_settings(cases, runs, context),
-        pictures=(
-            Picture(
-                ID,
-                "Top: median over Monte Carlo runs of each upper bound minus the true mean "
-                "against the number of rewards. Lower is tighter; the black line is the tightest "
-                "constant that is valid. Dotted vertical line: where the printed bound's condition "
-                "n ≥ 4 log(2/δ)/p² starts to hold. Bottom: how often each bound covered the true "
-                "mean; valid bounds stay above the line at 1 − δ.",
-                "Widths and coverages of nine upper confidence bounds on three arms.",
-            ),
-        ),
-        tables=tuple(_table(case, measured, yardsticks[case.name]) for case in cases),
-        verdicts=_verdicts(cases, measured, yardsticks),
-        seconds=time.perf_counter() - started,
-        provenance=origin,
+def measure(method: Method, case: Case, samples: Sequence[Sample]) -> Measured:
+    """Return median and coverage of one bound."""
+    truth = case.reward.mean
+    bounds = [method.bound(s, case) for s in samples]
+    start = 0
+    if method.name == "ZI-UCB printed":
+        start = math.ceil(theory.zi_subweibull_min_n(case.reward.prob, DELTA))
+    return Measured(
+        case,
+        method,
+        tuple(int(s.n[0]) for s in samples),
+        np.array([float(np.median(b)) for b in bounds]),
+        np.array([int((b >= truth).sum()) for b in bounds]),
+        samples[0].n.size,
+        start,
     )
 
 
-def _excess(m: Measured) -> Array:
-    return m.median - m.case.reward.mean
+class Bounds(NamedTuple):
+    """What was measured: every method on every case, and the yardstick of each case."""
+
+    cases: tuple[Case, ...]
+    measured: list[Measured]
+    yardsticks: dict[str, Array]
+
+    def of(self, case: Case, method: str) -> Measured:
+        """Return how one method did on one case."""
+        return next(m for m in self.measured if m.case is case and m.method.name == method)
 
 
-def _verdicts(
-    cases: list[Case], measured: list[Measured], yardsticks: dict[str, Array]
-) -> tuple[Verdict, ...]:
-    found = [
-        from_cases(
+class Figure1b(Experiment[Bounds]):
+    """Every bound on three arms."""
+
+    order = 1.5
+    title = "Figure 1b: upper confidence bounds for mu·p"
+    about = (
+        "The reward of one arm is R = X·Y. Left: all offers of the loan market of figure 1a. "
+        "Middle and right: Gaussian X with frequent and rare rewards."
+    )
+    weight = 1.0
+    runs = Scaled(quick=2000, paper=10_000)
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """The arms."""
+        return (
+            Case("Loan market", LoanMarket().history),
+            Case("Gaussian, p = 0.3", ZeroInflated(Gaussian(2.0, 0.5), 0.3)),
+            Case("Gaussian, p = 0.02", ZeroInflated(Gaussian(4.0, 1.0), 0.02)),
+        )
+
+    def settings(self) -> Iterable[Setting]:
+        """Return the settings."""
+        sizes = ", ".join(f"{c.reward.law.subgaussian_size:.3g}" for c in self.cases)
+        taus = ", ".join(f"{c.reward.subgaussian_size:.3g}" for c in self.cases)
+        return (
+            Setting(
+                "methods", "the zero-inflated product, and plain bounds with four sizes", "paper"
+            ),
+            Setting("level", f"δ = {DELTA:g}", "ours"),
+            Setting("data", "synthetic loan market; two Gaussian arms", "ours"),
+            Setting("size of X given to the methods", f"smallest valid: {sizes}", "ours"),
+            Setting("true size of R", f"smallest valid: {taus}", "ours"),
+            Setting(
+                "plain bounds",
+                "one-sided, with log(1/δ); the printed log(2/δ) would be 11 % wider",
+                "ours",
+            ),
+            Setting(
+                "products",
+                "each part at δ/2; sign-safe; the probability capped at 1; infinite while nothing "
+                "was paid",
+                "fix",
+            ),
+            Setting(
+                "joint likelihood ratio",
+                f"level log(1/δ) = {LEVEL:.2f}, as an index policy would use, and the proven level "
+                f"{theory.joint_kl_level(DELTA):.2f}",
+                "ours",
+            ),
+            Setting("Monte Carlo runs", str(self.runs), "ours"),
+        )
+
+    def measure(self) -> Bounds:
+        """Simulate rewards and compute every bound from the same ones."""
+        measured: list[Measured] = []
+        yardsticks: dict[str, Array] = {}
+        for i, case in enumerate(self.cases):
+            self.context.tell(case.name, i / len(self.cases))
+            rng = stream(self.context.seed, Role.ENVIRONMENT, i)
+            samples = simulate(case, SIZES, self.runs, rng)
+            truth = case.reward.mean
+            yardsticks[case.name] = np.array(
+                [truth + np.quantile(truth - s.total / s.n, 1.0 - DELTA) for s in samples]
+            )
+            measured += [measure(method, case, samples) for method in METHODS]
+        return Bounds(self.cases, measured, yardsticks)
+
+    def tables(self, found: Bounds) -> Iterable[Table]:
+        """Return width and coverage, a table per case."""
+        return (_table(case, found) for case in found.cases)
+
+    def claims(self, found: Bounds) -> Iterable[Verdict]:
+        """Judge whether the bounds are valid, and whose is tighter."""
+        yield from_cases(
             "Every bound shown is valid (its curve lies above the Monte Carlo quantile)",
-            measured,
+            found.measured,
             good=lambda m: m.valid,
             bad=lambda m: not m.valid,
             name=lambda m: (WORDS[m.method.name], m.case.name),
         )
-    ]
-    by_key = {(m.case.name, m.method.name): m for m in measured}
-    for label, who in (
-        ("ZI-UCB printed", "The printed zero-inflated bound"),
-        ("ZI-UCB", "The zero-inflated bound given B with Chernoff"),
-        ("ZI joint, proven", "The joint likelihood-ratio bound at its proven level (ours)"),
-        ("ZI-KL-UCB", "The joint likelihood-ratio bound at level log(1/δ) (ours)"),
-    ):
-        found.append(
-            _tighter(
-                f"{who} is tighter than the plain bound with the true size",
-                label,
-                cases,
-                by_key,
-                yardsticks,
+        for label, who in (
+            ("ZI-UCB printed", "The printed zero-inflated bound"),
+            ("ZI-UCB", "The zero-inflated bound given B with Chernoff"),
+            ("ZI joint, proven", "The joint likelihood-ratio bound at its proven level (ours)"),
+            ("ZI-KL-UCB", "The joint likelihood-ratio bound at level log(1/δ) (ours)"),
+        ):
+            yield _tighter(
+                f"{who} is tighter than the plain bound with the true size", label, found
             )
-        )
-    return tuple(found)
 
+    def figures(self, found: Bounds) -> Iterable[Drawn]:
+        """Draw widths over coverages, a column per case."""
+        import pandas as pd
+        from matplotlib.figure import Figure
 
-class _Tightness(NamedTuple):
-    case: str
-    label: str
-    wins: list[int]
-    valid: bool
-    sizes: tuple[int, ...]
-    ratio: float
-    to_yardstick: float
-
-    def __str__(self) -> str:
-        where = f"from n = {self.wins[0]}" if self.wins else "nowhere"
-        if len(self.wins) == len(self.sizes):
-            where = "at every n"
-        validity = "valid" if self.valid else "not valid"
-        return (
-            f"{self.case}: tighter {where}; at n = {self.sizes[-1]} its excess is "
-            f"{self.ratio:.2f} times that of the plain bound and {self.to_yardstick:.2f} times "
-            f"the Monte Carlo one; {validity}"
-        )
-
-
-def _tighter(
-    claim: str,
-    label: str,
-    cases: list[Case],
-    by_key: dict[tuple[str, str], Measured],
-    yardsticks: dict[str, Array],
-) -> Verdict:
-    found = []
-    for case in cases:
-        ours, plain = by_key[case.name, label], by_key[case.name, "UCB true size (strong)"]
-        better = _excess(ours) < _excess(plain)
-        # "from n": smaller at that size and at every larger one
-        wins = [n for i, n in enumerate(ours.sizes) if better[i:].all()]
-        ideal = yardsticks[case.name][-1] - case.reward.mean
-        found.append(
-            _Tightness(
-                case.name,
-                label,
-                wins,
-                ours.valid,
-                ours.sizes,
-                float(_excess(ours)[-1] / _excess(plain)[-1]),
-                float(_excess(ours)[-1] / ideal),
-            )
-        )
-    verdict = from_cases(
-        claim,
-        found,
-        good=lambda t: bool(t.wins) and t.valid,
-        bad=lambda t: not t.wins or not t.valid,
-        name=lambda t: ("", t.case),
-    )
-    ratios = "; ".join(f"{t.ratio:.2f} on {t.case}" for t in found)
-    return verdict.__class__(
-        verdict.claim,
-        verdict.status,
-        f"{verdict.words} (excess at n = {found[0].sizes[-1]} relative to the plain bound: "
-        f"{ratios})",
-        verdict.evidence,
-    )
-
-
-def _table(case: Case, measured: list[Measured], yardstick: Array) -> Table:
-    rows = []
-    ideal = yardstick[-1] - case.reward.mean
-    for m in sorted((m for m in measured if m.case is case), key=lambda m: _excess(m)[-1]):
-        rows.append(
-            (
-                WORDS[m.method.name],
-                number(float(_excess(m)[-1])),
-                f"{_excess(m)[-1] / ideal:.2f}",
-                f"{m.coverage.min():.3f}",
-                "yes" if m.valid else f"no, from n = {m.too_low[0]} to {m.too_low[-1]}",
-            )
-        )
-    n = measured[0].sizes[-1]
-    return Table(
-        f"{case.name}: mu·p = {number(case.reward.mean)}",
-        ("bound", f"excess at n = {n}", "× Monte Carlo", "lowest coverage", "valid"),
-        tuple(rows),
-        f"Coverage from {measured[0].runs} runs per n; the aim is {1 - DELTA:g}.",
-    )
-
-
-def _settings(cases: list[Case], runs: int, context: Context) -> tuple[Setting, ...]:
-    sizes = ", ".join(f"{c.reward.law.subgaussian_size:.3g}" for c in cases)
-    taus = ", ".join(f"{c.reward.subgaussian_size:.3g}" for c in cases)
-    return (
-        Setting("methods", "the zero-inflated product, and plain bounds with four sizes", "paper"),
-        Setting("level", f"δ = {DELTA:g}", "ours"),
-        Setting("data", "synthetic loan market; two Gaussian arms", "ours"),
-        Setting("size of X given to the methods", f"smallest valid: {sizes}", "ours"),
-        Setting("true size of R", f"smallest valid: {taus}", "ours"),
-        Setting(
-            "plain bounds",
-            "one-sided, with log(1/δ); the printed log(2/δ) would be 11 % wider",
-            "ours",
-        ),
-        Setting(
-            "products",
-            "each part at δ/2; sign-safe; the probability capped at 1; infinite while nothing was "
-            "paid",
-            "fix",
-        ),
-        Setting(
-            "joint likelihood ratio",
-            f"level log(1/δ) = {LEVEL:.2f}, as an index policy would use, and the proven level "
-            f"{theory.joint_kl_level(DELTA):.2f}",
-            "ours",
-        ),
-        Setting("Monte Carlo runs", str(runs), "ours"),
-        Setting("seed", str(context.seed), "ours"),
-    )
-
-
-def _draw(
-    context: Context,
-    cases: list[Case],
-    measured: list[Measured],
-    yardsticks: dict[str, Array],
-    origin: dict[str, Any],
-) -> None:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    rows = []
-    with paper_style():
+        measured = found.measured
+        rows = []
         fig = Figure(figsize=(11.6, 8.9))
-        axes = fig.subplots(2, len(cases), height_ratios=(2.0, 1.0), sharex=True)
+        axes = fig.subplots(2, len(found.cases), height_ratios=(2.0, 1.0), sharex=True)
         fig.subplots_adjust(left=0.07, right=0.99, top=0.955, bottom=0.275, hspace=0.1, wspace=0.2)
-        for column, case in enumerate(cases):
+        for column, case in enumerate(found.cases):
             top, bottom = axes[:, column]
             truth = case.reward.mean
             for m in measured:
                 if m.case is not case:
                     continue
                 style = STYLES.get(m.method.name, style_of(m.method.name)).arguments()
-                finite = np.isfinite(m.median) & (_excess(m) > 0)
+                finite = np.isfinite(m.median) & (m.excess > 0)
                 sizes = np.array(m.sizes)
                 name = WORDS[m.method.name]
-                top.plot(sizes[finite], _excess(m)[finite], label=name, **style)
+                top.plot(sizes[finite], m.excess[finite], label=name, **style)
                 bottom.plot(sizes, m.coverage, **style)
                 rows += [
                     (case.name, name, n, truth, bound, cover)
                     for n, bound, cover in zip(m.sizes, m.median, m.coverage)
                 ]
-            ideal = yardsticks[case.name]
+            ideal = found.yardsticks[case.name]
             top.plot(
                 measured[0].sizes,
                 ideal - truth,
@@ -535,4 +433,88 @@ def _draw(
         numbers = pd.DataFrame(
             rows, columns=["case", "bound", "n", "mean", "median_bound", "coverage"]
         )
-        save_figure(fig, context.folder, ID, numbers, origin)
+        yield Drawn(
+            fig,
+            numbers,
+            "Top: median over Monte Carlo runs of each upper bound minus the true mean against the "
+            "number of rewards. Lower is tighter; the black line is the tightest constant that is "
+            "valid. Dotted vertical line: where the printed bound's condition n ≥ 4 log(2/δ)/p² "
+            "starts to hold. Bottom: how often each bound covered the true mean; valid bounds stay "
+            "above the line at 1 − δ.",
+            "Widths and coverages of nine upper confidence bounds on three arms.",
+        )
+
+
+class _Tightness(NamedTuple):
+    case: str
+    label: str
+    wins: list[int]
+    valid: bool
+    sizes: tuple[int, ...]
+    ratio: float
+    to_yardstick: float
+
+    def __str__(self) -> str:
+        where = f"from n = {self.wins[0]}" if self.wins else "nowhere"
+        if len(self.wins) == len(self.sizes):
+            where = "at every n"
+        validity = "valid" if self.valid else "not valid"
+        return (
+            f"{self.case}: tighter {where}; at n = {self.sizes[-1]} its excess is "
+            f"{self.ratio:.2f} times that of the plain bound and {self.to_yardstick:.2f} times "
+            f"the Monte Carlo one; {validity}"
+        )
+
+
+def _tighter(claim: str, label: str, bounds: Bounds) -> Verdict:
+    found = []
+    for case in bounds.cases:
+        ours, plain = (bounds.of(case, name) for name in (label, "UCB true size (strong)"))
+        better = ours.excess < plain.excess
+        # "from n": smaller at that size and at every larger one
+        wins = [n for i, n in enumerate(ours.sizes) if better[i:].all()]
+        ideal = bounds.yardsticks[case.name][-1] - case.reward.mean
+        found.append(
+            _Tightness(
+                case.name,
+                label,
+                wins,
+                ours.valid,
+                ours.sizes,
+                float(ours.excess[-1] / plain.excess[-1]),
+                float(ours.excess[-1] / ideal),
+            )
+        )
+    verdict = from_cases(
+        claim,
+        found,
+        good=lambda t: bool(t.wins) and t.valid,
+        bad=lambda t: not t.wins or not t.valid,
+        name=lambda t: ("", t.case),
+    )
+    ratios = "; ".join(f"{t.ratio:.2f} on {t.case}" for t in found)
+    words = f"excess at n = {found[0].sizes[-1]} relative to the plain bound: {ratios}"
+    return replace(verdict, words=f"{verdict.words} ({words})")
+
+
+def _table(case: Case, bounds: Bounds) -> Table:
+    rows = []
+    ideal = bounds.yardsticks[case.name][-1] - case.reward.mean
+    measured = [m for m in bounds.measured if m.case is case]
+    for m in sorted(measured, key=lambda m: m.excess[-1]):
+        rows.append(
+            (
+                WORDS[m.method.name],
+                number(float(m.excess[-1])),
+                f"{m.excess[-1] / ideal:.2f}",
+                f"{m.coverage.min():.3f}",
+                "yes" if m.valid else f"no, from n = {m.too_low[0]} to {m.too_low[-1]}",
+            )
+        )
+    n = measured[0].sizes[-1]
+    return Table(
+        f"{case.name}: mu·p = {number(case.reward.mean)}",
+        ("bound", f"excess at n = {n}", "× Monte Carlo", "lowest coverage", "valid"),
+        tuple(rows),
+        f"Coverage from {measured[0].runs} runs per n; the aim is {1 - DELTA:g}.",
+    )

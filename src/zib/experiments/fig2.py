@@ -1,22 +1,17 @@
 """Figure 2: regret of all policies when about a third of the rewards are not zero."""
 
-from zib.experiments import study
-from zib.experiments.record import Context, Record
-
-ID = "fig2"
-TITLE = "Figure 2: multi-armed regret, p in [0.30, 0.35]"
-WEIGHT = 3.0  # share of the work of a full run
+from zib.experiments.harness import Scaled
+from zib.experiments.mab_study import MultiArmedStudy
 
 
-def run(context: Context) -> Record:
-    """Play three families of rewards at the paper's horizon."""
-    return study.record(
-        context,
-        id=ID,
-        title=TITLE,
-        about="Ten arms, three families of rewards, all policies of the paper and a few others.",
-        tags=("p30",),
-        horizon=75_000,
-        replications=8 if context.quick else 50,
-        paper_horizon=75_000,
-    )
+class Figure2(MultiArmedStudy):
+    """Three families of rewards at the paper's horizon."""
+
+    order = 2
+    title = "Figure 2: multi-armed regret, p in [0.30, 0.35]"
+    about = "Ten arms, three families of rewards, all policies of the paper and a few others."
+    weight = 3.0
+    tags = ("p30",)
+    horizon = 75_000
+    replications = Scaled(quick=8, paper=50)
+    logarithmic = True

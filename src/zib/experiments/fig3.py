@@ -1,25 +1,20 @@
 """Figure 3: regret of the contextual policies, seven of ten entries not zero."""
 
-from zib.experiments import contextual_study
-from zib.experiments.contextual_panels import FEW, HORIZON, REPLICATIONS
-from zib.experiments.record import Context, Record
-
-ID = "fig3"
-TITLE = "Figure 3: contextual regret, s = 7"
-WEIGHT = 6.5
+from zib.experiments.contextual_study import ContextualStudy
+from zib.experiments.harness import Scaled
 
 
-def run(context: Context) -> Record:
-    """Play three noises at the paper's horizon."""
-    return contextual_study.record(
-        context,
-        id=ID,
-        title=TITLE,
-        about="A hundred actions with ten features each, three noises, the policies of the paper "
-        "and two of ours.",
-        sparsities=(7,),
-        horizon=HORIZON,
-        replications=FEW if context.quick else REPLICATIONS,
-        link_from="paper",
-        log=True,
+class Figure3(ContextualStudy):
+    """Three noises at the paper's horizon."""
+
+    order = 3
+    title = "Figure 3: contextual regret, s = 7"
+    about = (
+        "A hundred actions with ten features each, three noises, the policies of the paper and two "
+        "of ours."
     )
+    weight = 6.5
+    sparsities = (7,)
+    link_source = "paper"
+    replications = Scaled(quick=3, paper=25)
+    logarithmic = True

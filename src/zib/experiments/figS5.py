@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import time
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from zib.cases.loan.fit import design, fit_profit
 from zib.cases.loan.records import LoanRecords
 from zib.core.rng import Role, stream
-from zib.experiments.loan_study import record_notes, record_settings, synthetic_book
-from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
-from zib.report import paper_style, save_figure
+from zib.experiments import loan_study
+from zib.experiments.draw import Drawn
+from zib.experiments.harness import Experiment
+from zib.experiments.record import Setting, Table, Verdict
 
-ID = "figS5"
-TITLE = "Figure S5: the profit model against λ"
-WEIGHT = 0.4
 GRID = tuple(float(x) for x in np.round(np.linspace(0.05, 2.0, 40), 4))
 CLOSE = 0.05  # "approximately": within this
 LEVEL = 0.05
@@ -54,23 +53,26 @@ def points(records: LoanRecords, seed: int) -> list[Point]:
     return out
 
 
-def run(context: Context) -> Record:
-    """Fit, draw and judge."""
-    started = time.perf_counter()
-    book = synthetic_book(context.seed)
-    context.tell("fitting", 0.3)
-    found = points(book.records, context.seed)
-    origin = provenance([ID, repr(book.records), GRID], context.seed)
-    draw(context, found, book.title, error_alone(book.records), origin)
-    shown = [p for p in found if round(p.lam * 20) in (1, 10, 20, 30, 40)]
-    return Record(
-        id=ID,
-        title=TITLE,
-        about="The paper makes profits up as X = A + Exp(λ) − λ and regresses them on price and "
-        "covariates.",
-        scale=context.scale,
-        settings=(
-            *record_settings([book]),
+class FigureS5(Experiment[list[Point]]):
+    """The profit model of the synthetic records at forty values of λ."""
+
+    order = 10
+    title = "Figure S5: the profit model against λ"
+    about = (
+        "The paper makes profits up as X = A + Exp(λ) − λ and regresses them on price and "
+        "covariates."
+    )
+    weight = 0.4
+
+    @cached_property
+    def book(self) -> loan_study.Book:
+        """The records."""
+        return loan_study.synthetic_book(self.context.seed)
+
+    def settings(self) -> Iterable[Setting]:
+        """Return the settings."""
+        return (
+            *loan_study.record_settings([self.book]),
             Setting("λ", f"{len(GRID)} values in (0, 2]; noise drawn afresh for each", "paper"),
             Setting("model", "X = (a, 1, x)β, least squares on all records", "paper"),
             Setting(
@@ -80,92 +82,47 @@ def run(context: Context) -> Record:
                 "ours",
             ),
             Setting("“approximately”", f"within {CLOSE:g}", "ours"),
-        ),
-        pictures=(
-            Picture(
-                ID,
-                "As in the paper: β̂₁ (red) and one plus the ℓ₁ norm of the effects of the "
-                f"covariates (blue), on the {book.title}. Grey: what sampling error alone gives "
-                "for the blue curve on average.",
-                "Two curves near one for all λ.",
+        )
+
+    def measure(self) -> list[Point]:
+        """Fit the model at each λ."""
+        self.context.tell("fitting", 0.3)
+        return points(self.book.records, self.context.seed)
+
+    def tables(self, found: list[Point]) -> Iterable[Table]:
+        """Return the fits at a few λ."""
+        shown = [p for p in found if round(p.lam * 20) in (1, 10, 20, 30, 40)]
+        yield Table(
+            f"{self.book.title}: fits",
+            ("λ", "β̂₁", "1 + ‖β̂ of covariates‖₁", "p-value: no covariate matters"),
+            tuple(
+                (f"{p.lam:g}", f"{p.price:.4f}", f"{1 + p.norm:.4f}", f"{p.p_value:.3f}")
+                for p in shown
             ),
-        ),
-        tables=(
-            Table(
-                f"{book.title}: fits",
-                ("λ", "β̂₁", "1 + ‖β̂ of covariates‖₁", "p-value: no covariate matters"),
-                tuple(
-                    (f"{p.lam:g}", f"{p.price:.4f}", f"{1 + p.norm:.4f}", f"{p.p_value:.3f}")
-                    for p in shown
-                ),
-            ),
-        ),
-        verdicts=(approximately_one(found), context_matters(found)),
-        notes=(
-            *record_notes([book])[:1],
+        )
+
+    def claims(self, found: list[Point]) -> Iterable[Verdict]:
+        """Judge what the paper reads from the figure."""
+        return approximately_one(found), context_matters(found)
+
+    def notes(self, found: list[Point]) -> Iterable[str]:
+        """Say what the figure can show at all."""
+        return (
+            *loan_study.record_notes([self.book])[:1],
             "X is made from the price and noise that knows nothing of the covariates. So β = (1, "
             "0, 0, …) is exact whatever the records and λ are, and both curves show sampling error "
             "only, which grows like λ/√n. The figure cannot tell a reasonable λ from another one.",
-        ),
-        seconds=time.perf_counter() - started,
-        provenance=origin,
-    )
+        )
 
+    def figures(self, found: list[Point]) -> Iterable[Drawn]:
+        """Draw both curves, and what sampling error alone gives."""
+        import pandas as pd
+        from matplotlib.figure import Figure
 
-def approximately_one(found: list[Point]) -> Verdict:
-    """Judge whether both curves stay near one."""
-    worst = max(found, key=lambda p: abs(p.price - 1.0))
-    largest = max(found, key=lambda p: p.norm)
-    holds = abs(worst.price - 1.0) <= CLOSE and largest.norm <= CLOSE
-    return Verdict(
-        "For every λ in (0, 2], β̂₁ ≈ 1 and the effects of the covariates are ≈ 0",
-        "holds" if holds else "fails",
-        ("holds" if holds else "does not hold")
-        + f": β̂₁ is off by at most {abs(worst.price - 1):.4f}, the norm is at most "
-        f"{largest.norm:.4f}",
-        (
-            f"β̂₁ = {worst.price:.4f} at λ = {worst.lam:g}",
-            f"‖·‖₁ = {largest.norm:.4f} at λ = {largest.lam:g}",
-        ),
-    )
-
-
-def context_matters(found: list[Point]) -> Verdict:
-    """Judge whether the fits show an influence of the covariates on the profit."""
-    hits = [p for p in found if p.p_value < LEVEL / len(found)]
-    rejected = sum(p.p_value < LEVEL for p in found)
-    return Verdict(
-        "The context does have some influence on the profit",
-        "holds" if hits else "fails",
-        f"an F test says so at {len(hits)} of {len(found)} values of λ"
-        if hits
-        else "does not hold: nothing but sampling error; the profit is made without the context",
-        (
-            f"F tests at level {LEVEL:g} reject at {rejected} of {len(found)} values of λ "
-            f"({LEVEL * len(found):g} expected if there is no influence), after Bonferroni's "
-            f"correction at {len(hits)}",
-        ),
-    )
-
-
-def error_alone(records: LoanRecords) -> float:
-    """Return E‖β̂ of covariates‖₁ at λ = 1 if no covariate matters."""
-    x = design(records)
-    variances = np.diag(np.linalg.inv(x.T @ x))[2:]
-    return float(np.sqrt(2.0 / math.pi * variances).sum())
-
-
-def draw(
-    context: Context, found: list[Point], source: str, error: float, origin: dict[str, Any]
-) -> None:
-    """Draw both curves, and what sampling error alone gives."""
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    lam = np.array([p.lam for p in found])
-    price = np.array([p.price for p in found])
-    norm = 1.0 + np.array([p.norm for p in found])
-    with paper_style():
+        error = error_alone(self.book.records)
+        lam = np.array([p.lam for p in found])
+        price = np.array([p.price for p in found])
+        norm = 1.0 + np.array([p.norm for p in found])
         fig = Figure(figsize=(6.4, 3.9))
         ax = fig.subplots()
         ax.plot(
@@ -188,7 +145,7 @@ def draw(
         ax.set_xlim(0.0, 2.05)
         ax.set_xlabel("λ")
         ax.set_ylabel("estimate")
-        ax.set_title(source)
+        ax.set_title(self.book.title)
         ax.legend(frameon=False, loc="lower left")
         fig.subplots_adjust(left=0.12, right=0.97, top=0.91, bottom=0.17)
         numbers = pd.DataFrame(
@@ -200,4 +157,54 @@ def draw(
                 "p_value": [p.p_value for p in found],
             }
         )
-        save_figure(fig, context.folder, ID, numbers, origin)
+        yield Drawn(
+            fig,
+            numbers,
+            "As in the paper: β̂₁ (red) and one plus the ℓ₁ norm of the effects of the covariates "
+            f"(blue), on the {self.book.title}. Grey: what sampling error alone gives for the blue "
+            "curve on average.",
+            "Two curves near one for all λ.",
+        )
+
+
+def approximately_one(found: Sequence[Point]) -> Verdict:
+    """Judge whether both curves stay near one."""
+    worst = max(found, key=lambda p: abs(p.price - 1.0))
+    largest = max(found, key=lambda p: p.norm)
+    holds = abs(worst.price - 1.0) <= CLOSE and largest.norm <= CLOSE
+    return Verdict(
+        "For every λ in (0, 2], β̂₁ ≈ 1 and the effects of the covariates are ≈ 0",
+        "holds" if holds else "fails",
+        ("holds" if holds else "does not hold")
+        + f": β̂₁ is off by at most {abs(worst.price - 1):.4f}, the norm is at most "
+        f"{largest.norm:.4f}",
+        (
+            f"β̂₁ = {worst.price:.4f} at λ = {worst.lam:g}",
+            f"‖·‖₁ = {largest.norm:.4f} at λ = {largest.lam:g}",
+        ),
+    )
+
+
+def context_matters(found: Sequence[Point]) -> Verdict:
+    """Judge whether the fits show an influence of the covariates on the profit."""
+    hits = [p for p in found if p.p_value < LEVEL / len(found)]
+    rejected = sum(p.p_value < LEVEL for p in found)
+    return Verdict(
+        "The context does have some influence on the profit",
+        "holds" if hits else "fails",
+        f"an F test says so at {len(hits)} of {len(found)} values of λ"
+        if hits
+        else "does not hold: nothing but sampling error; the profit is made without the context",
+        (
+            f"F tests at level {LEVEL:g} reject at {rejected} of {len(found)} values of λ "
+            f"({LEVEL * len(found):g} expected if there is no influence), after Bonferroni's "
+            f"correction at {len(hits)}",
+        ),
+    )
+
+
+def error_alone(records: LoanRecords) -> float:
+    """Return E‖β̂ of covariates‖₁ at λ = 1 if no covariate matters."""
+    x = design(records)
+    variances = np.diag(np.linalg.inv(x.T @ x))[2:]
+    return float(np.sqrt(2.0 / math.pi * variances).sum())

@@ -8,20 +8,17 @@ Each part is checked on a grid, literally as printed.
 from __future__ import annotations
 
 import math
-import time
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zib import theory
+from zib.experiments.draw import Drawn
+from zib.experiments.harness import Experiment
 from zib.experiments.judge import number
-from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
-from zib.report import paper_style, save_figure
-
-ID = "figS6"
-TITLE = "Figure S6 a–e: the size tau² of the reward"
-WEIGHT = 0.6
+from zib.experiments.record import Setting, Table, Verdict
 
 Array = NDArray[np.float64]
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
@@ -87,7 +84,105 @@ class Part(NamedTuple):
     legend: tuple[float, float]
 
 
-def panels() -> list[Part]:
+class Lemma(NamedTuple):
+    """The lemma checked on grids: a verdict on each part, and the extreme values found."""
+
+    verdicts: tuple[Verdict, ...]
+    extremes: tuple[tuple[str, ...], ...]
+
+
+class FigureS6(Experiment[Lemma]):
+    """The five panels, and the lemma they illustrate."""
+
+    order = 12
+    title = "Figure S6 a–e: the size tau² of the reward"
+    about = (
+        "tau² is the smallest number with log E exp(s(R − mu·p)) ≤ s² tau²/2 for all s: the size a "
+        "plain confidence bound for R has to know."
+    )
+    weight = 0.6
+    random = False
+
+    def settings(self) -> Iterable[Setting]:
+        """Return the settings."""
+        return (
+            Setting("law of X", "N(mu, sigma²)", "paper"),
+            Setting("a", "sigma² = 1", "paper"),
+            Setting("b", "mu = 100", "paper"),
+            Setting("c", "sigma² = 1", "paper"),
+            Setting("d, e", "mu = 100 and mu = 0.5", "paper"),
+            Setting("grids of mu, p and sigma", "see the axes", "ours"),
+            Setting(
+                "derivatives",
+                "exact (envelope theorem); the paper differentiates numerically",
+                "ours",
+            ),
+        )
+
+    def measure(self) -> Lemma:
+        """Check the lemma."""
+        self.context.tell("checking the lemma", 0.4)
+        return check_lemma()
+
+    def tables(self, found: Lemma) -> Iterable[Table]:
+        """Return the extreme values."""
+        head = ("quantity", "where", "smallest", "largest")
+        yield Table("Extreme values found on the grids", head, found.extremes)
+
+    def claims(self, found: Lemma) -> Iterable[Verdict]:
+        """Return a verdict on each part of the lemma."""
+        return found.verdicts
+
+    def figures(self, found: Lemma) -> Iterable[Drawn]:
+        """Draw the five panels."""
+        import pandas as pd
+        from matplotlib.figure import Figure
+
+        rows = []
+        fig = Figure(figsize=(11.6, 7.8))
+        spec = fig.add_gridspec(
+            2, 6, left=0.07, right=0.985, top=0.95, bottom=0.1, hspace=0.42, wspace=1.35
+        )
+        places = [spec[0, 0:3], spec[0, 3:6], spec[1, 0:2], spec[1, 2:4], spec[1, 4:6]]
+        for part, place in zip(parts(), places):
+            ax = fig.add_subplot(place)
+            for i, curve in enumerate(part.curves):
+                ax.plot(
+                    curve.x,
+                    curve.y,
+                    label=curve.label,
+                    color=COLORS[i],
+                    marker=MARKERS[i],
+                    markevery=(3 * i, max(len(curve.x) // 6, 1)),
+                    markersize=5,
+                    linewidth=1.8,
+                )
+                rows += [(part.letter, curve.label, x, y) for x, y in zip(curve.x, curve.y)]
+            if part.xlog:
+                ax.set_xscale("log")
+            if part.ylog == "symlog":
+                ax.set_yscale("symlog", linthresh=1.0)
+            elif part.ylog:
+                ax.set_yscale(part.ylog)
+            ax.minorticks_off()
+            ax.margins(y=0.08)
+            ax.set_title(f"{part.letter}: {part.title}")
+            ax.set_xlabel(part.xlabel)
+            ax.set_ylabel(part.ylabel)
+            ax.legend(frameon=False, fontsize=9, loc=part.legend)
+            if not part.ylog:
+                ax.set_ylim(top=1.25 * max(float(curve.y.max()) for curve in part.curves))
+        numbers = pd.DataFrame(rows, columns=["panel", "curve", "x", "y"])
+        yield Drawn(
+            fig,
+            numbers,
+            "The five panels of the paper. Vertical axes of c and d are symmetric-logarithmic, so "
+            "that large values of both signs can be seen.",
+            "tau² against mu and p, its ratio to the variance, and its derivatives.",
+        )
+
+
+def parts() -> list[Part]:
     """Compute the five panels."""
     mus = np.geomspace(0.1, 1000, 81)
     probs = np.concatenate(
@@ -127,60 +222,12 @@ def panels() -> list[Part]:
     ]
 
 
-def run(context: Context) -> Record:
-    """Compute the panels and check the lemma."""
-    started = time.perf_counter()
-    parts = panels()
-    origin = provenance([ID, [len(p.curves) for p in parts]], context.seed)
-    context.tell("drawing", 0.4)
-    _draw(context, parts, origin)
-    context.tell("checking the lemma", 0.7)
-    verdicts, table = check_lemma()
-    return Record(
-        id=ID,
-        title=TITLE,
-        about="tau² is the smallest number with log E exp(s(R − mu·p)) ≤ s² tau²/2 for all s: the "
-        "size a plain confidence bound for R has to know.",
-        scale=context.scale,
-        settings=(
-            Setting("law of X", "N(mu, sigma²)", "paper"),
-            Setting("a", "sigma² = 1", "paper"),
-            Setting("b", "mu = 100", "paper"),
-            Setting("c", "sigma² = 1", "paper"),
-            Setting("d, e", "mu = 100 and mu = 0.5", "paper"),
-            Setting("grids of mu, p and sigma", "see the axes", "ours"),
-            Setting(
-                "derivatives",
-                "exact (envelope theorem); the paper differentiates numerically",
-                "ours",
-            ),
-        ),
-        pictures=(
-            Picture(
-                ID,
-                "The five panels of the paper. Vertical axes of c and d are symmetric-logarithmic, "
-                "so that large values of both signs can be seen.",
-                "tau² against mu and p, its ratio to the variance, and its derivatives.",
-            ),
-        ),
-        tables=(table,),
-        verdicts=verdicts,
-        seconds=time.perf_counter() - started,
-        provenance=origin,
-    )
-
-
-def check_lemma() -> tuple[tuple[Verdict, ...], Table]:
-    """Check each part of the lemma on grids; return verdicts and the extreme values found."""
+def check_lemma() -> Lemma:
+    """Check each part of the lemma on grids."""
     first, rows = _part_i()
     checks = [first, _part_ii()]
     third, more = _part_iii()
-    table = Table(
-        "Extreme values found on the grids",
-        ("quantity", "where", "smallest", "largest"),
-        (*rows, *more),
-    )
-    return (*checks, *third), table
+    return Lemma((*checks, *third), (*rows, *more))
 
 
 def _part_i() -> tuple[Verdict, list[tuple[str, ...]]]:
@@ -317,46 +364,3 @@ def _large_everywhere(claim: str, values: Array, evidence: list[str], otherwise:
     if values.max() > 1e3:
         return Verdict(claim, "partly", f"holds only in places: {otherwise}", tuple(evidence))
     return Verdict(claim, "fails", f"does not hold as printed: {otherwise}", tuple(evidence))
-
-
-def _draw(context: Context, parts: list[Part], origin: dict[str, Any]) -> None:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    rows = []
-    with paper_style():
-        fig = Figure(figsize=(11.6, 7.8))
-        spec = fig.add_gridspec(
-            2, 6, left=0.07, right=0.985, top=0.95, bottom=0.1, hspace=0.42, wspace=1.35
-        )
-        places = [spec[0, 0:3], spec[0, 3:6], spec[1, 0:2], spec[1, 2:4], spec[1, 4:6]]
-        for part, place in zip(parts, places):
-            ax = fig.add_subplot(place)
-            for i, curve in enumerate(part.curves):
-                ax.plot(
-                    curve.x,
-                    curve.y,
-                    label=curve.label,
-                    color=COLORS[i],
-                    marker=MARKERS[i],
-                    markevery=(3 * i, max(len(curve.x) // 6, 1)),
-                    markersize=5,
-                    linewidth=1.8,
-                )
-                rows += [(part.letter, curve.label, x, y) for x, y in zip(curve.x, curve.y)]
-            if part.xlog:
-                ax.set_xscale("log")
-            if part.ylog == "symlog":
-                ax.set_yscale("symlog", linthresh=1.0)
-            elif part.ylog:
-                ax.set_yscale(part.ylog)
-            ax.minorticks_off()
-            ax.margins(y=0.08)
-            ax.set_title(f"{part.letter}: {part.title}")
-            ax.set_xlabel(part.xlabel)
-            ax.set_ylabel(part.ylabel)
-            ax.legend(frameon=False, fontsize=9, loc=part.legend)
-            if not part.ylog:
-                ax.set_ylim(top=1.25 * max(float(curve.y.max()) for curve in part.curves))
-        numbers = pd.DataFrame(rows, columns=["panel", "curve", "x", "y"])
-        save_figure(fig, context.folder, ID, numbers, origin)

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.rng import Role, stream
-from zib.experiments.record import Status, Verdict
+from zib.experiments.record import SAID, Status, Verdict
 from zib.sim import Results
+from zib.stats import intervals
 
 LINEAR = 0.9  # an exponent above this is called linear growth, below it sublinear
 RESAMPLES = 2000
@@ -55,10 +56,9 @@ def growth(result: Results, label: str) -> Growth:
     half = int(np.argmin(np.abs(rounds - rounds[-1] / 2)))
     pair = runs[:, [half, -1]]
     base = math.log(rounds[-1] / rounds[half])
-    exponent = float(_log_ratio(pair.mean(axis=0)[None])[0] / base)
     if len(pair) < FEW:
-        wide = _spread_of_log_ratio(pair) / base
-        return Growth(exponent, exponent - wide, exponent + wide)
+        return Growth(*(x / base for x in _log_ratio_of_few(pair)))
+    exponent = float(_log_ratio(pair.mean(axis=0)[None])[0] / base)
     rng = stream(0, Role.BOOTSTRAP, at)
     drawn = pair[rng.integers(0, len(pair), (RESAMPLES, len(pair)))].mean(axis=1)
     exponents = _log_ratio(drawn) / base
@@ -71,20 +71,13 @@ def _log_ratio(pairs: Floats) -> Floats:
     return np.asarray(np.log(safe[:, 1] / safe[:, 0]))
 
 
-def _spread_of_log_ratio(pairs: Floats) -> float:
-    """Return half the width of Student's interval for the logarithm of a ratio of means."""
-    if len(pairs) < 2:
-        return math.inf
+def _log_ratio_of_few(pairs: Floats) -> intervals.Estimate:
+    """Return the logarithm of a ratio of means with Student's interval, linearised."""
     means = np.maximum(pairs.mean(axis=0), 1e-300)
     parts = pairs[:, 1] / means[1] - pairs[:, 0] / means[0]
-    return float(_student(len(pairs)) * parts.std(ddof=1) / math.sqrt(len(pairs)))
-
-
-def _student(n: int) -> float:
-    """Return the factor of a 95 % interval from n observations."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(n - 1, 0.975))
+    return intervals.from_error(
+        _log_ratio(means[None])[0], intervals.standard_error(parts), df=len(pairs) - 1
+    )
 
 
 class _GrowthCase(NamedTuple):
@@ -164,15 +157,18 @@ def compare(panel: str, result: Results, first: str, second: str) -> Comparison:
     return Comparison(panel, first, second, mean, low, high, a / b if b > 0 else math.inf)
 
 
+def lower(
+    claim: str, cases: Sequence[Comparison], name: Callable[[Comparison], tuple[str, str]]
+) -> Verdict:
+    """Judge whether the first policy has lower regret than the second in every case."""
+    return from_cases(claim, cases, good=lambda c: c.lower, bad=lambda c: c.higher, name=name)
+
+
 def below(
     claim: str, panels: Mapping[str, Results], first: str, second: str, factor: float = 1.0
 ) -> Verdict:
     """Judge "first has lower regret than second" over panels; `factor` 0.5 asks for half."""
-    found = [
-        compare(name, result, first, second)
-        for name, result in panels.items()
-        if first in result.labels and second in result.labels
-    ]
+    found = compare_all(panels, [(first, second)])
     verdict = from_cases(
         claim,
         found,
@@ -181,6 +177,18 @@ def below(
         name=lambda c: where("", c.panel),
     )
     return replace(verdict, words=verdict.words + ratios(found)) if found else verdict
+
+
+def compare_all(
+    panels: Mapping[str, Results], pairs: Iterable[tuple[str, str]]
+) -> list[Comparison]:
+    """Compare pairs of policies in every panel in which both play."""
+    return [
+        compare(name, result, first, second)
+        for first, second in pairs
+        for name, result in panels.items()
+        if first in result.labels and second in result.labels
+    ]
 
 
 def ratios(found: Sequence[Comparison]) -> str:
@@ -205,41 +213,15 @@ class Ratio(NamedTuple):
         )
 
 
-def ratio_of_means(first: Floats, second: Floats) -> tuple[float, float, float]:
-    """Return mean(first)/mean(second) of paired values, and Fieller's 95 % interval for it.
-
-    The interval holds the ratios f for which first − f·second may have mean 0; it ends at 0, and at
-    inf where the mean of `second` may be 0.
-
-    Examples
-    --------
-    >>> first, second = np.array([4.0, 5.0, 6.0]), np.array([10.0, 10.0, 10.0])
-    >>> [round(x, 2) for x in ratio_of_means(first, second)]
-    [0.5, 0.25, 0.75]
-    """
-    a, b = float(first.mean()), float(second.mean())
-    if b <= 0.0:
-        return math.inf, 0.0, math.inf
-    if len(first) < 2:
-        return a / b, 0.0, math.inf
-    spread = np.cov(first, second) * _student(len(first)) ** 2 / len(first)
-    x, y, z = b * b - spread[1, 1], a * b - spread[0, 1], a * a - spread[0, 0]
-    if x <= 0.0:
-        return a / b, 0.0, math.inf
-    root = math.sqrt(max(y * y - x * z, 0.0))
-    return a / b, max(float(y - root) / float(x), 0.0), float(y + root) / float(x)
-
-
 def final_regrets(result: Results, label: str) -> Floats:
     """Return the regret of each replication at the end; NaN where it was not finished."""
     return np.asarray(result.regret[result.labels.index(label), :, -1])
 
 
 def ratio(panel: str, result: Results, first: str, second: str) -> Ratio:
-    """Compare final regrets as a ratio."""
-    a, b = final_regrets(result, first), final_regrets(result, second)
-    both = ~(np.isnan(a) | np.isnan(b))
-    return Ratio(panel, first, second, *ratio_of_means(a[both], b[both]))
+    """Compare final regrets as a ratio, with Fieller's interval."""
+    finals = (final_regrets(result, label) for label in (first, second))
+    return Ratio(panel, first, second, *intervals.ratio(*finals))
 
 
 def at_most(claim: str, found: Sequence[Ratio], limits: Mapping[str, float]) -> Verdict:
@@ -303,6 +285,18 @@ def from_cases(
     else:
         status, words = "open", "undecided: the differences are within the noise"
     return Verdict(claim, status, words, evidence)
+
+
+def decide(
+    claim: str,
+    good: Iterable[bool],
+    bad: Iterable[bool],
+    words: str,
+    evidence: Iterable[str] = (),
+) -> Verdict:
+    """Return a verdict that holds if every case is good and fails as soon as one is bad."""
+    status: Status = "holds" if all(good) else "fails" if any(bad) else "open"
+    return Verdict(claim, status, f"{SAID[status]}{words}", tuple(evidence))
 
 
 _PLACE = re.compile(r" (?=p \d|s = \d)")

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from zib.contextual import StandardLink, kappa
 from zib.env import RandomContextual
 from zib.env.contextual_draws import LINK_NAMES
-from zib.experiments.contextual_claims import VERSIONS, targets
-from zib.experiments.contextual_notes import few_replications
-from zib.experiments.contextual_panels import (
+from zib.experiments.contextual_study import (
     BETTER,
-    FEW,
-    HORIZON,
     NAIVE,
     ON_MEANS,
     PRINTED,
-    REPLICATIONS,
-    ContextualPanel,
+    VERSIONS,
+    ContextualStudy,
     environment_id,
-    policies,
+    few_replications,
+    targets,
 )
-from zib.experiments.contextual_study import LOOK, settings
+from zib.experiments.draw import side_by_side
+from zib.experiments.harness import Panel, Played, Scaled
 from zib.experiments.judge import (
     Ratio,
     compare,
@@ -33,89 +30,77 @@ from zib.experiments.judge import (
     from_cases,
     grows,
     listing,
-    ratio_of_means,
+    lower,
 )
-from zib.experiments.panels import play
-from zib.experiments.record import Context, Record, Verdict
-from zib.experiments.study import Planned, assemble
-from zib.experiments.study_figures import pictures, side_by_side
+from zib.experiments.record import Table, Verdict
+from zib.stats import intervals
 
-ID = "links"
-TITLE = "Five links: contextual regret, s = 7, Gaussian noise"
-WEIGHT = 3.0
-PLAYING = (*PRINTED, *ON_MEANS, *NAIVE, *BETTER)
 SIMILAR = 1.5  # "quite similar": regret within this factor of that with the probit link
 
 
-def run(context: Context) -> Record:
-    """Play five links at the paper's horizon."""
-    horizon, replications = HORIZON, FEW - 1 if context.quick else REPLICATIONS
-    ids = [environment_id("gaussian", 7, link) for link in LINK_NAMES]
+class Links(ContextualStudy):
+    """Five links at the paper's horizon."""
+
+    order = 8
+    title = "Five links: contextual regret, s = 7, Gaussian noise"
     about = "The same instances under each link h of the probability; the policies know it."
-    plan = Planned(context, ID, TITLE, about, len(ids), time.perf_counter())
-    panels = [
-        ContextualPanel(maker, maker.link, f"{maker.link} link", result)
-        for maker, result in play(context, ids, _policies, horizon, replications)
-    ]
-    if not panels:
-        raise KeyboardInterrupt
-    return assemble(
-        plan,
-        panels,
-        settings=settings(
-            context,
-            horizon,
-            replications,
-            sparsity="7",
-            link="as named",
-            link_from="ours",
-            noises=("gaussian",),
-        ),
-        draw=lambda origin: pictures(panels, context.folder, ID, origin, log=False, look=LOOK),
-        tables=[side_by_side("Gaussian noise, s = 7", panels, [p.name for p in panels])],
-        verdicts=verdicts(panels),
-        notes=[*([few_replications(replications)] if replications < REPLICATIONS else []), _note()],
-    )
+    weight = 3.0
+    sparsities = (7,)
+    noises = ("gaussian",)
+    link = "as named"
+    replications = Scaled(quick=2, paper=25)
+
+    def panels(self) -> list[Panel]:
+        """Return a panel per link."""
+        return [
+            self.panel(environment_id("gaussian", 7, link), link, f"{link} link")
+            for link in LINK_NAMES
+        ]
+
+    def policies(self, maker: RandomContextual) -> dict[str, Any]:
+        """Return who plays: all but the integrated methods."""
+        everybody = super().policies(maker)
+        return {label: everybody[label] for label in (*PRINTED, *ON_MEANS, *NAIVE, *BETTER)}
+
+    def tables(self, found: list[Played]) -> Iterable[Table]:
+        """Return final regrets, a column per link."""
+        return [side_by_side("Gaussian noise, s = 7", found, [panel.name for panel in found])]
+
+    def claims(self, found: list[Played]) -> Iterable[Verdict]:
+        """Judge whether the links give similar results, and our targets on each of them."""
+        named = {panel.name: panel.result for panel in found}
+        return (
+            same_order(found),
+            same_size(found),
+            *(
+                grows(
+                    f"The zero-inflated UCB and TS are sublinear for every link: {version}",
+                    ((name, result, label) for label in labels for name, result in named.items()),
+                    exponents=True,
+                )
+                for version, labels in VERSIONS.items()
+            ),
+            *targets(named),
+        )
+
+    def notes(self, found: list[Played]) -> Iterable[str]:
+        """Say what the links change."""
+        slopes = [f"{kappa(StandardLink(name=name), 1.0):.2f} ({name})" for name in LINK_NAMES]
+        yield from few_replications(self.replications)
+        yield (
+            "With the log link positive predictors would give every action p = 1, so θ is turned "
+            "to −θ there: features that raise the magnitude lower the probability, and many "
+            "actions have p near 1. This is our choice. The printed index, a product of linear "
+            "predictors, then prefers small magnitudes, since the predictor of the probability is "
+            "negative. With the other four links the task differs in the size of p and in the "
+            "slope of the link only. The smallest slope κ is in the paper's radius for the "
+            f"probability, which is proportional to 1/κ: κ = {listing(slopes)}."
+        )
 
 
-def _note() -> str:
-    slopes = [f"{kappa(StandardLink(name=name), 1.0):.2f} ({name})" for name in LINK_NAMES]
-    return (
-        "With the log link positive predictors would give every action p = 1, so θ is turned to −θ "
-        "there: features that raise the magnitude lower the probability, and many actions have p "
-        "near 1. This is our choice. The printed index, a product of linear predictors, then "
-        "prefers small magnitudes, since the predictor of the probability is negative. With the "
-        "other four links the task differs in the size of p and in the slope of the link only. The "
-        "smallest slope κ is in the paper's radius for the probability, which is proportional to "
-        f"1/κ: κ = {listing(slopes)}."
-    )
-
-
-def _policies(maker: RandomContextual, horizon: int) -> dict[str, Any]:
-    return {label: policies(maker, horizon)[label] for label in PLAYING}
-
-
-def verdicts(panels: Sequence[ContextualPanel]) -> tuple[Verdict, ...]:
-    """Judge whether the links give similar results, and our targets on each of them."""
-    named = {panel.name: panel.result for panel in panels}
-    return (
-        same_order(panels),
-        same_size(panels),
-        *(
-            grows(
-                f"The zero-inflated UCB and TS are sublinear for every link: {version}",
-                ((name, result, label) for label in labels for name, result in named.items()),
-                exponents=True,
-            )
-            for version, labels in VERSIONS.items()
-        ),
-        *targets(named),
-    )
-
-
-def same_order(panels: Sequence[ContextualPanel]) -> Verdict:
+def same_order(found: Sequence[Played]) -> Verdict:
     """Judge whether the paper's methods rank under each link as they do under the probit."""
-    first, *others = panels
+    first, *others = found
     cases = []
     for pair in itertools.combinations((*PRINTED, *ON_MEANS, *NAIVE), 2):
         known = compare(first.name, first.result, *pair)
@@ -123,25 +108,25 @@ def same_order(panels: Sequence[ContextualPanel]) -> Verdict:
             pair = pair[::-1]
         if known.higher or known.lower:
             cases += [compare(panel.name, panel.result, *pair) for panel in others]
-    return from_cases(
+    return lower(
         "Results for the various links are quite similar: the paper's methods rank as under the "
         "probit (pairs whose order is clear there)",
         cases,
-        good=lambda c: c.lower,
-        bad=lambda c: c.higher,
-        name=lambda c: (f"{c.first} below {c.second}", c.panel),
+        lambda c: (f"{c.first} below {c.second}", c.panel),
     )
 
 
-def same_size(panels: Sequence[ContextualPanel]) -> Verdict:
+def same_size(found: Sequence[Played]) -> Verdict:
     """Judge whether each method's regret is close to what it is under the probit."""
-    first, *others = panels
+    first, *others = found
     cases = [
         Ratio(
             panel.name,
             label,
             f"itself under the {first.name}",
-            *ratio_of_means(final_regrets(panel.result, label), final_regrets(first.result, label)),
+            *intervals.ratio(
+                final_regrets(panel.result, label), final_regrets(first.result, label)
+            ),
         )
         for panel in others
         for label in panel.result.labels

@@ -71,12 +71,16 @@ def lender_book() -> Book | None:
     return Book("CPRM", records, default_cuts(records))
 
 
+def data_files(names: Sequence[str] = (KZ_FILE, KL_FILE, *CPRM_FILES)) -> list[Path]:
+    """Return those of the files that are in the user's folder of data."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    found = [Path(folder) / name for name in names] if folder else []
+    return [path for path in found if path.is_file()]
+
+
 def _frame(name: str, files: Sequence[str]) -> Any:
     """Return the table of a data set in the user's folder of data, or None."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    found = (
-        [Path(folder) / file for file in files if (Path(folder) / file).exists()] if folder else []
-    )
+    found = data_files(files)
     return load_frame(name, found[0]) if found else None
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,27 +12,16 @@ from numpy.typing import NDArray
 
 from zib import ope
 from zib.core.rng import Role, stream
-from zib.experiments.record import (
-    SAID,
-    Context,
-    Picture,
-    Record,
-    Setting,
-    Status,
-    Table,
-    Verdict,
-    provenance,
-)
+from zib.experiments.draw import Drawn
+from zib.experiments.harness import Experiment, Scaled
+from zib.experiments.judge import decide
+from zib.experiments.record import Setting, Table, Verdict
 from zib.logs import LoggedData
-from zib.report import paper_style, save_figure
+from zib.stats import intervals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ID = "ope"
-TITLE = "Beyond the paper: evaluating policies on logs with rare rewards"
-WEIGHT = 1.0
-ROWS = 20_000
 PROMISE, LEVEL = 0.93, 0.95
 LOGGING = np.array([0.5, 0.3, 0.2])
 Array = NDArray[np.float64]
@@ -79,12 +68,12 @@ def _truth(regime: Regime) -> float:
     return float(mass @ (_target(context) * often * much).sum(axis=1) / mass.sum())
 
 
-def _log(regime: Regime, rng: np.random.Generator) -> LoggedData:
-    context = rng.normal(size=(ROWS, 3))
-    arm = rng.choice(3, ROWS, p=LOGGING)
-    often, much = (part[np.arange(ROWS), arm] for part in _means(regime, context))
-    size = much * rng.lognormal(-(regime.spread**2) / 2, regime.spread, ROWS)
-    reward = np.where(rng.random(ROWS) < often, size, 0.0)
+def _log(regime: Regime, rng: np.random.Generator, rows: int) -> LoggedData:
+    context = rng.normal(size=(rows, 3))
+    arm = rng.choice(3, rows, p=LOGGING)
+    often, much = (part[np.arange(rows), arm] for part in _means(regime, context))
+    size = much * rng.lognormal(-(regime.spread**2) / 2, regime.spread, rows)
+    reward = np.where(rng.random(rows) < often, size, 0.0)
     return LoggedData.from_arrays(arm, reward, propensity=LOGGING[arm], context=context)
 
 
@@ -121,6 +110,11 @@ class Summary(NamedTuple):
     coverage_error: float
     width: float
 
+    @property
+    def quantile(self) -> float:
+        """How many standard errors a 95 % interval over logs is wide on either side."""
+        return float(intervals.t_quantile(self.logs - 1))
+
 
 def _estimates(log: LoggedData, seed: int) -> Array:
     """Return value and interval of the target policy by every method, (methods, 3)."""
@@ -142,20 +136,6 @@ def _estimates(log: LoggedData, seed: int) -> Array:
     return np.array(out)
 
 
-def _simulate(context: Context, regime: Regime, logs: int) -> list[Summary]:
-    """Return how the methods did on so many simulated logs."""
-    at = REGIMES.index(regime)
-    found = np.empty((logs, len(METHODS), 3))
-    for j in range(logs):
-        context.tell(f"{regime.name}: log {j + 1} of {logs}", (at + j / logs) / len(REGIMES))
-        found[j] = _estimates(_log(regime, stream(context.seed, Role.ENVIRONMENT, at, j)), j)
-    truth = _truth(regime)
-    return [
-        _summary(regime.name, name, truth, found[:, i], found[:, 0, 0])
-        for i, name in enumerate(METHODS)
-    ]
-
-
 def _summary(regime: str, name: str, truth: float, found: Array, ips: Array) -> Summary:
     value, low, high = found.T
     n = len(value)
@@ -166,7 +146,7 @@ def _summary(regime: str, name: str, truth: float, found: Array, ips: Array) -> 
         logs=n,
         truth=truth,
         bias=float(value.mean()) / truth - 1.0,
-        bias_error=float(value.std(ddof=1)) / truth / math.sqrt(n),
+        bias_error=intervals.standard_error(value) / truth,
         variance_ratio=float(value.var() / ips.var()),
         ratio_error=_ratio_error(value, ips),
         coverage=share,
@@ -188,129 +168,102 @@ def _ratio_error(one: Array, other: Array) -> float:
     return math.sqrt((n - 1) / n * float(((ratios - ratios.mean()) ** 2).sum()))
 
 
-def run(context: Context) -> Record:
-    """Simulate logs, evaluate one policy on each, and count."""
-    started = time.perf_counter()
-    logs = 24 if context.quick else 1_000
-    rows = [row for regime in REGIMES for row in _simulate(context, regime, logs)]
-    origin = provenance([ID, logs, ROWS, [tuple(r) for r in REGIMES]], context.seed)
-    _draw(rows, context, origin)
-    return Record(
-        id=ID,
-        title=TITLE,
-        about=(
-            "A log of 20 000 rows made by one policy, and the value of another policy estimated "
-            "from it, many times over. Variance relative to plain weighting (IPS), and how often "
-            "the 95 % intervals contain the truth."
-        ),
-        scale=context.scale,
-        settings=_settings(context, logs),
-        pictures=(
-            Picture(
-                ID,
-                "Left: variance relative to IPS. Right: share of 95 % intervals that contain the "
-                "truth, with the Monte Carlo error; the dashed line is 95 %, the dotted 93 %.",
-                "Variance ratios and coverage of five estimators in three regimes",
+class OffPolicy(Experiment["list[Summary]"]):
+    """One policy evaluated on many simulated logs of another."""
+
+    order = 17
+    title = "Beyond the paper: evaluating policies on logs with rare rewards"
+    about = (
+        "A log of 20 000 rows made by one policy, and the value of another policy estimated from "
+        "it, many times over. Variance relative to plain weighting (IPS), and how often the 95 % "
+        "intervals contain the truth."
+    )
+    weight = 1.0
+    rows = 20_000
+    logs = Scaled(quick=24, paper=1_000)
+    remarks = (
+        "A model can only explain what the context and the arm explain. When one reward in a "
+        "hundred is not zero, nearly all of the variance is whether this very customer bought, and "
+        "no model of the mean removes it: doubly robust estimation then protects against wrong "
+        "propensities, but buys little precision.",
+    )
+
+    def settings(self) -> Iterable[Setting]:
+        """Return the settings."""
+        return (
+            Setting(
+                "logs",
+                f"{self.logs} per regime, {self.rows} rows each, three arms, three features",
+                "ours",
             ),
-        ),
-        tables=(_table(rows),),
-        verdicts=verdicts(rows),
-        notes=(
-            "A model can only explain what the context and the arm explain. When one reward in a "
-            "hundred is not zero, nearly all of the variance is whether this very customer bought, "
-            "and no model of the mean removes it: doubly robust estimation then protects against "
-            "wrong propensities, but buys little precision.",
-        ),
-        seconds=time.perf_counter() - started,
-        provenance=origin,
-    )
-
-
-def verdicts(rows: list[Summary]) -> tuple[Verdict, ...]:
-    """Judge what we promise, and what models are said to buy."""
-    by = {(row.regime, row.method): row for row in rows}
-    promised = [by[PROMISED, name] for name, m in METHODS.items() if m.interval == "corrected"]
-    low, high = (f(row.coverage for row in promised) for f in (min, max))
-    rare, common = [by[name, HURDLE] for name in RARE], by[COMMON, HURDLE]
-    ratios = ", ".join(f"{row.variance_ratio:.3f} ({row.regime})" for row in rare)
-    return (
-        _judged(
-            f"Our target: corrected 95 % intervals cover at least 93 % at 1 % and n = {ROWS}",
-            [(row.method, row.coverage - PROMISE, row.coverage_error) for row in promised],
-            f"coverage {low:.3f} to {high:.3f}",
-        ),
-        _judged(
-            "Doubly robust estimation with the hurdle model has a smaller variance than IPS when "
-            "rewards are rare",
-            [(row.regime, 1.0 - row.variance_ratio, row.ratio_error) for row in rare],
-            f"variance over that of IPS: {ratios}",
-        ),
-        _judged(
-            "It has a smaller variance than IPS when one reward in five is not zero",
-            [(COMMON, 1.0 - common.variance_ratio, common.ratio_error)],
-            f"{common.variance_ratio:.3f} times that of IPS; the one-part model "
-            f"{by[COMMON, ONE_PART].variance_ratio:.3f} times",
-        ),
-    )
-
-
-def _judged(claim: str, cases: list[tuple[str, float, float]], words: str) -> Verdict:
-    """Judge that every margin is positive, beyond two standard errors."""
-    clear = [margin > 1.96 * error for _, margin, error in cases]
-    against = [margin < -1.96 * error for _, margin, error in cases]
-    status: Status = "holds" if all(clear) else "fails" if any(against) else "open"
-    evidence = tuple(
-        f"{name}: margin {margin:+.4f}, standard error {error:.4f}" for name, margin, error in cases
-    )
-    return Verdict(claim, status, f"{SAID[status]} ({words})", evidence)
-
-
-def _settings(context: Context, logs: int) -> tuple[Setting, ...]:
-    return (
-        Setting("logs", f"{logs} per regime, {ROWS} rows each, three arms, three features", "ours"),
-        Setting("logging policy", "arms at random with probabilities .5, .3, .2, known", "ours"),
-        Setting("policy evaluated", "the third arm with probability 1/(1 + exp(−1 − x₁))", "ours"),
-        Setting(
-            "rewards",
-            "occurrence exp(.4 x₁ + .2(k − 1)) around 1 %, .3 % or 20 %; log-normal sizes that "
-            "depend on x₂ and the arm, spread of the logarithm .7, 1 or .4",
-            "ours",
-        ),
-        Setting("truth", "Gauss–Hermite quadrature over the features", "ours"),
-        Setting("models", "fitted on the other half of the rows (two folds)", "ours"),
-        Setting("intervals", "corrected for skewness unless said otherwise", "ours"),
-        Setting("seed", str(context.seed), "ours"),
-    )
-
-
-def _table(rows: list[Summary]) -> Table:
-    content = tuple(
-        (
-            row.regime,
-            row.method,
-            f"{100 * row.bias:+.2f} ± {196 * row.bias_error:.2f} %",
-            f"{row.variance_ratio:.3f}",
-            f"{100 * row.coverage:.1f} %",
-            f"{row.width:.3f}",
+            Setting(
+                "logging policy", "arms at random with probabilities .5, .3, .2, known", "ours"
+            ),
+            Setting(
+                "policy evaluated", "the third arm with probability 1/(1 + exp(−1 − x₁))", "ours"
+            ),
+            Setting(
+                "rewards",
+                "occurrence exp(.4 x₁ + .2(k − 1)) around 1 %, .3 % or 20 %; log-normal sizes that "
+                "depend on x₂ and the arm, spread of the logarithm .7, 1 or .4",
+                "ours",
+            ),
+            Setting("truth", "Gauss–Hermite quadrature over the features", "ours"),
+            Setting("models", "fitted on the other half of the rows (two folds)", "ours"),
+            Setting("intervals", "corrected for skewness unless said otherwise", "ours"),
         )
-        for row in rows
-    )
-    head = ("regime", "method", "bias", "variance / IPS", "covered", "width / truth")
-    return Table("Estimators in three regimes", head, content, "± is the 95 % Monte Carlo error.")
 
+    def measure(self) -> list[Summary]:
+        """Simulate logs, evaluate the policy on each, and count."""
+        return [row for i, regime in enumerate(REGIMES) for row in self._in_regime(i, regime)]
 
-def _draw(rows: list[Summary], context: Context, origin: dict[str, object]) -> None:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    def _in_regime(self, i: int, regime: Regime) -> list[Summary]:
+        found = np.empty((self.logs, len(METHODS), 3))
+        for j in range(self.logs):
+            words = f"{regime.name}: log {j + 1} of {self.logs}"
+            self.context.tell(words, (i + j / self.logs) / len(REGIMES))
+            rng = stream(self.context.seed, Role.ENVIRONMENT, i, j)
+            found[j] = _estimates(_log(regime, rng, self.rows), j)
+        truth = _truth(regime)
+        return [
+            _summary(regime.name, name, truth, found[:, k], found[:, 0, 0])
+            for k, name in enumerate(METHODS)
+        ]
 
-    with paper_style():
+    def tables(self, found: list[Summary]) -> Iterable[Table]:
+        """Return how every method did."""
+        content = tuple(
+            (
+                row.regime,
+                row.method,
+                f"{100 * row.bias:+.2f} ± {100 * row.quantile * row.bias_error:.2f} %",
+                f"{row.variance_ratio:.3f}",
+                f"{100 * row.coverage:.1f} %",
+                f"{row.width:.3f}",
+            )
+            for row in found
+        )
+        head = ("regime", "method", "bias", "variance / IPS", "covered", "width / truth")
+        yield Table(
+            "Estimators in three regimes", head, content, "± is the 95 % Monte Carlo error."
+        )
+
+    def claims(self, found: list[Summary]) -> Iterable[Verdict]:
+        """Judge what we promise, and what models are said to buy."""
+        return verdicts(found, self.rows)
+
+    def figures(self, found: list[Summary]) -> Iterable[Drawn]:
+        """Draw variances and coverages."""
+        import pandas as pd
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(10.0, 4.4))
         figure.set_layout_engine("constrained", rect=(0.0, 0.06, 1.0, 0.94))
         left, right = figure.subplots(1, 2, sharey=True)
-        _points(left, rows, "variance_ratio", "ratio_error")
+        _points(left, found, "variance_ratio", "ratio_error")
         left.axvline(1.0, color="#555555", linewidth=1.0)
         left.set_xlabel("variance relative to IPS")
-        _points(right, rows, "coverage", "coverage_error")
+        _points(right, found, "coverage", "coverage_error")
         right.axvline(LEVEL, color="#555555", linewidth=1.0, linestyle="--")
         right.axvline(PROMISE, color="#555555", linewidth=1.0, linestyle=":")
         right.set_xlim(right=1.005)
@@ -319,7 +272,66 @@ def _draw(rows: list[Summary], context: Context, origin: dict[str, object]) -> N
         left.invert_yaxis()
         handles, labels = left.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
-        save_figure(figure, context.folder, ID, pd.DataFrame(rows), origin)
+        yield Drawn(
+            figure,
+            pd.DataFrame(found),
+            "Left: variance relative to IPS. Right: share of 95 % intervals that contain the "
+            "truth, with the Monte Carlo error; the dashed line is 95 %, the dotted 93 %.",
+            "Variance ratios and coverage of five estimators in three regimes",
+        )
+
+
+class Margin(NamedTuple):
+    """By how much a claim holds, with the standard error."""
+
+    name: str
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.name}: margin {self.value:+.4f}, standard error {self.error:.4f}"
+
+
+def verdicts(rows: Sequence[Summary], n: int) -> tuple[Verdict, ...]:
+    """Judge what we promise, and what models are said to buy."""
+    by = {(row.regime, row.method): row for row in rows}
+    promised = [by[PROMISED, name] for name, m in METHODS.items() if m.interval == "corrected"]
+    low, high = (f(row.coverage for row in promised) for f in (min, max))
+    rare, common = [by[name, HURDLE] for name in RARE], by[COMMON, HURDLE]
+    ratios = ", ".join(f"{row.variance_ratio:.3f} ({row.regime})" for row in rare)
+    return (
+        _judged(
+            f"Our target: corrected 95 % intervals cover at least 93 % at 1 % and n = {n}",
+            [Margin(row.method, row.coverage - PROMISE, row.coverage_error) for row in promised],
+            promised[0].quantile,
+            f"coverage {low:.3f} to {high:.3f}",
+        ),
+        _judged(
+            "Doubly robust estimation with the hurdle model has a smaller variance than IPS when "
+            "rewards are rare",
+            [Margin(row.regime, 1.0 - row.variance_ratio, row.ratio_error) for row in rare],
+            rare[0].quantile,
+            f"variance over that of IPS: {ratios}",
+        ),
+        _judged(
+            "It has a smaller variance than IPS when one reward in five is not zero",
+            [Margin(COMMON, 1.0 - common.variance_ratio, common.ratio_error)],
+            common.quantile,
+            f"{common.variance_ratio:.3f} times that of IPS; the one-part model "
+            f"{by[COMMON, ONE_PART].variance_ratio:.3f} times",
+        ),
+    )
+
+
+def _judged(claim: str, margins: Sequence[Margin], quantile: float, words: str) -> Verdict:
+    """Judge that every margin is positive, beyond so many standard errors."""
+    return decide(
+        claim,
+        [margin.value > quantile * margin.error for margin in margins],
+        [margin.value < -quantile * margin.error for margin in margins],
+        f" ({words})",
+        map(str, margins),
+    )
 
 
 def _points(ax: Axes, rows: list[Summary], what: str, error: str) -> None:
@@ -329,7 +341,7 @@ def _points(ax: Axes, rows: list[Summary], what: str, error: str) -> None:
         ax.errorbar(
             [getattr(row, what) for row in part],
             np.arange(len(part)) + 0.2 * (i - 1),
-            xerr=[1.96 * getattr(row, error) for row in part],
+            xerr=[row.quantile * getattr(row, error) for row in part],
             color=color,
             marker=marker,
             linestyle="none",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,31 +10,19 @@ import numpy as np
 
 import zib
 from zib.env import GaussianMAB, RandomMAB
-from zib.experiments.judge import compare
-from zib.experiments.record import (
-    SAID,
-    Context,
-    Picture,
-    Record,
-    Setting,
-    Status,
-    Table,
-    Verdict,
-    provenance,
-)
-from zib.report import paper_style, save_figure, style_of
+from zib.experiments.draw import Drawn
+from zib.experiments.harness import Panel, Played, Scaled, Simulated
+from zib.experiments.judge import compare, decide, ratio
+from zib.experiments.record import Setting, Table, Verdict
+from zib.report import style_of
 from zib.sim import Results
 
-ID = "sparsity"
-TITLE = "Beyond the paper: regret as rewards become rare"
-WEIGHT = 1.5
 PROBS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 N_ARMS, SIGMA = 5, 0.5
 TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+STRONG = "UCB true size (strong)"
 BEYOND = ("ZI-KL-UCB", "ZI-IMED", "ZI posterior", "ZI adaptive")
-OTHERS = ("ZI-UCB", "UCB true size (strong)", "MOTS", "UCB1")
-
-
+OTHERS = ("ZI-UCB", STRONG, "MOTS", "UCB1")
 FLAT, LEARNED = "ZI posterior", "ZI posterior learned"
 
 
@@ -51,92 +38,39 @@ class ManyArms:
         return GaussianMAB(means, rng.beta(1.0, 99.0, self.n_arms), SIGMA)
 
 
-class Point(NamedTuple):
-    """The final regret of one policy at one probability, and its ratio to the strong baseline."""
+class Crowd(NamedTuple):
+    """How many arms there are in the panel with many, and how much is played there."""
 
-    prob: float
-    policy: str
-    regret: float
-    error: float
-    ratio: float
+    n_arms: int
+    horizon: int
+    replications: int
 
 
-def maker(prob: float) -> RandomMAB:
-    """Return a generator of bandits whose arms pay about this often."""
-    return RandomMAB("gaussian", n_arms=N_ARMS, probs=(0.5 * prob, 1.5 * prob), sigma=SIGMA)
+class Sparsity(Simulated):
+    """Few arms at six probabilities; and many arms that hardly ever pay."""
 
-
-def policies(horizon: int) -> dict[str, Any]:
-    """Return who plays; those beyond the paper are told nothing but, for the first, σ."""
-    return {
-        "ZI-KL-UCB": zib.mab.ZIKLUCB(sigma=SIGMA),
-        "ZI-IMED": zib.mab.ZIIMED(),
-        "ZI posterior": zib.mab.ZIPosterior(),
-        "ZI adaptive": zib.mab.ZIAdaptive(),
-        "ZI-UCB": zib.mab.ZIUCB(horizon=horizon, sigma=SIGMA),
-        "UCB true size (strong)": zib.mab.UCB(horizon=horizon, sigma=SIGMA, size="true"),
-        "MOTS": zib.mab.MOTS(horizon=horizon, sigma=SIGMA),
-        "UCB1": zib.mab.UCB1(scale=5.0),
-    }
-
-
-def run(context: Context) -> Record:
-    """Play all policies at every probability."""
-    started = time.perf_counter()
-    horizon, replications = (20_000, 8) if context.quick else (200_000, 50)
-    points: list[Point] = []
-    for i, prob in enumerate(PROBS):
-
-        def told(done: int, total: int, i: int = i, prob: float = prob) -> None:
-            context.tell(f"p about {prob:g}", 0.9 * (i + done / total) / len(PROBS))
-
-        result = zib.simulate(
-            policies(horizon),
-            maker(prob),
-            horizon=horizon,
-            replications=replications,
-            seed=context.seed,
-            checkpoints=20,
-            workers=context.workers,
-            progress=told,
-            store=context.store,
-        )
-        if not result.complete:
-            raise KeyboardInterrupt
-        points += _points(prob, result)
-    many, long, few = (200, 20_000, 3) if context.quick else (1_000, 1_000_000, 5)
-    crowd = zib.simulate(
-        {
-            FLAT: zib.mab.ZIPosterior(sigma=SIGMA),
-            LEARNED: zib.mab.ZIPosterior(sigma=SIGMA, prior="learned"),
-            "ZI adaptive": zib.mab.ZIAdaptive(),
-        },
-        ManyArms(many),
-        horizon=long,
-        replications=few,
-        seed=context.seed,
-        checkpoints=2,
-        workers=context.workers,
-        progress=lambda done, total: context.tell(f"{many} arms", 0.9 + 0.1 * done / total),
-        store=context.store,
+    order = 14
+    title = "Beyond the paper: regret as rewards become rare"
+    about = (
+        "Five arms, Gaussian magnitudes, and probabilities of paying from 30 % down to 0.1 %. "
+        "Final regret relative to the strong baseline, which is told the true size of every arm's "
+        "reward."
     )
-    if not crowd.complete:
-        raise KeyboardInterrupt
-    origin = provenance([ID, horizon, replications, PROBS, many, long, few], context.seed)
-    _draw(points, context, origin)
-    return Record(
-        id=ID,
-        title=TITLE,
-        about=(
-            "Five arms, Gaussian magnitudes, and probabilities of paying from 30 % down to 0.1 %. "
-            "Final regret relative to the strong baseline, which is told the true size of every "
-            "arm's reward."
-        ),
-        scale=context.scale,
-        settings=(
+    weight = 1.5
+    probs = PROBS
+    horizon = Scaled(quick=20_000, paper=200_000)
+    replications = Scaled(quick=8, paper=50)
+    crowd = Scaled(quick=Crowd(200, 20_000, 3), paper=Crowd(1_000, 1_000_000, 5))
+
+    def settings(self) -> Iterable[Setting]:
+        """Return the settings."""
+        many, long, few = self.crowd
+        return (
             Setting("arms", f"K = {N_ARMS}, mu ~ U[1, 3], σ = {SIGMA}, redrawn", "ours"),
             Setting("probabilities", "uniform between half and one and a half times p", "ours"),
-            Setting("horizon, replications", f"T = {horizon}, N = {replications}", "ours"),
+            Setting(
+                "horizon, replications", f"T = {self.horizon}, N = {self.replications}", "ours"
+            ),
             Setting(
                 "what policies know",
                 "ZI-KL-UCB, ZI-UCB and MOTS know σ, UCB1 the range [0, 5]; the strong baseline "
@@ -149,114 +83,74 @@ def run(context: Context) -> Record:
                 "ZI adaptive",
                 "ours",
             ),
-            Setting("seed", str(context.seed), "ours"),
-        ),
-        pictures=(
-            Picture(
-                ID,
-                "Final regret over that of the strong baseline, both axes logarithmic.",
-                "Regret ratios of eight policies against the probability of paying",
-            ),
-        ),
-        tables=(_table(points), _crowd_table(crowd, many)),
-        verdicts=(_verdict(points), _crowd_verdict(crowd, many)),
-        seconds=time.perf_counter() - started,
-        provenance=origin,
-    )
-
-
-def _points(prob: float, result: Results) -> list[Point]:
-    strong = float(result.regret[result.labels.index("UCB true size (strong)"), :, -1].mean())
-    out = []
-    for at, label in enumerate(result.labels):
-        final = result.regret[at, :, -1]
-        error = float(final.std(ddof=1)) / math.sqrt(len(final))
-        mean = float(final.mean())
-        out.append(Point(prob, label, mean, error, mean / strong))
-    return out
-
-
-def _verdict(points: list[Point]) -> Verdict:
-    """Judge whether one of the policies beyond the paper is lowest at every probability."""
-    lines, statuses = [], []
-    for prob in PROBS:
-        here = {point.policy: point for point in points if point.prob == prob}
-        ours = min((here[name] for name in BEYOND), key=lambda point: point.regret)
-        theirs = min((here[name] for name in OTHERS), key=lambda point: point.regret)
-        margin = 1.96 * math.hypot(ours.error, theirs.error)
-        gap = theirs.regret - ours.regret
-        statuses.append("holds" if gap > margin else "fails" if gap < -margin else "open")
-        lines.append(
-            f"p about {prob:g}: {ours.policy} {ours.regret:.0f}, {theirs.policy} "
-            f"{theirs.regret:.0f} (± {margin:.0f} on the difference, unpaired)"
         )
-    status: Status = (
-        "holds" if set(statuses) == {"holds"} else "fails" if "fails" in statuses else "open"
-    )
-    ratios = [
-        min(point.ratio for point in points if point.prob == prob and point.policy in BEYOND)
-        for prob in PROBS
-    ]
-    return Verdict(
-        "Our target: one of the policies beyond the paper is lowest at every probability",
-        status,
-        f"{SAID[status]}: {min(ratios):.2f} to {max(ratios):.2f} times the strong baseline",
-        tuple(lines),
-    )
 
-
-def _crowd_verdict(result: Results, n_arms: int) -> Verdict:
-    """Judge whether arms that learn from each other lose at most half."""
-    case = compare(f"{n_arms} arms", result, LEARNED, FLAT)
-    halved = (
-        result.regret[result.labels.index(LEARNED)] - 0.5 * result.regret[result.labels.index(FLAT)]
-    )
-    error = float(halved[:, -1].std(ddof=1)) / math.sqrt(len(halved))
-    gap = float(halved[:, -1].mean())
-    status: Status = "holds" if gap < -2 * error else "fails" if gap > 2 * error else "open"
-    return Verdict(
-        "Our target: with many arms that hardly ever pay, a learned prior halves the regret of the "
-        "posterior of each arm on its own",
-        status,
-        f"{SAID[status]}: {case.ratio:.2f} times, {n_arms} arms",
-        (str(case),),
-    )
-
-
-def _crowd_table(result: Results, n_arms: int) -> Table:
-    rows = tuple(
-        (label, f"{mean:.0f}", f"{error:.0f}")
-        for label, mean, error in zip(
-            result.labels, result.mean()[:, -1], result.standard_error()[:, -1]
+    def panels(self) -> list[Panel]:
+        """Return a panel per probability, and the one with many arms."""
+        few_arms = [
+            Panel(
+                name=f"p about {prob:g}",
+                key={"prob": prob},
+                env=RandomMAB(
+                    "gaussian", n_arms=N_ARMS, probs=(0.5 * prob, 1.5 * prob), sigma=SIGMA
+                ),
+                policies=policies(self.horizon),
+                horizon=self.horizon,
+                replications=self.replications,
+                checkpoints=20,
+            )
+            for prob in self.probs
+        ]
+        many_arms = Panel(
+            name=f"{self.crowd.n_arms} arms",
+            env=ManyArms(self.crowd.n_arms),
+            policies={
+                FLAT: zib.mab.ZIPosterior(sigma=SIGMA),
+                LEARNED: zib.mab.ZIPosterior(sigma=SIGMA, prior="learned"),
+                "ZI adaptive": zib.mab.ZIAdaptive(),
+            },
+            horizon=self.crowd.horizon,
+            replications=self.crowd.replications,
+            checkpoints=2,
         )
-    )
-    return Table(f"{n_arms} arms", ("policy", "final regret", "standard error"), rows)
+        return [*few_arms, many_arms]
 
-
-def _table(points: list[Point]) -> Table:
-    rows = tuple(
-        (
-            label,
-            *(
-                f"{point.regret:.0f} ({point.ratio:.2f} ×)"
-                for point in points
-                if point.policy == label
+    def tables(self, found: list[Played]) -> Iterable[Table]:
+        """Return final regrets at every probability, and with many arms."""
+        points = at_probabilities(found)
+        probs = list(dict.fromkeys(point.prob for point in points))
+        yield Table(
+            "Final regret, and how many times that of the strong baseline",
+            ("policy", *(f"p ≈ {prob:g}" for prob in probs)),
+            tuple(
+                (
+                    label,
+                    *(f"{p.regret:.0f} ({p.ratio:.2f} ×)" for p in points if p.policy == label),
+                )
+                for label in (*BEYOND, *OTHERS)
             ),
         )
-        for label in (*BEYOND, *OTHERS)
-    )
-    return Table(
-        "Final regret, and how many times that of the strong baseline",
-        ("policy", *(f"p ≈ {prob:g}" for prob in PROBS)),
-        rows,
-    )
+        for panel in with_many_arms(found):
+            means, errors = panel.result.mean()[:, -1], panel.result.standard_error()[:, -1]
+            rows = zip(panel.result.labels, means, errors)
+            yield Table(
+                panel.name,
+                ("policy", "final regret", "standard error"),
+                tuple((label, f"{mean:.0f}", f"{error:.0f}") for label, mean, error in rows),
+            )
 
+    def claims(self, found: list[Played]) -> Iterable[Verdict]:
+        """Judge whether ours are lowest, and what arms gain that learn from each other."""
+        yield lowest_everywhere(found)
+        for panel in with_many_arms(found):
+            yield halved(panel.name, panel.result)
 
-def _draw(points: list[Point], context: Context, origin: dict[str, object]) -> None:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    def figures(self, found: list[Played]) -> Iterable[Drawn]:
+        """Draw ratios of final regrets against the probability."""
+        import pandas as pd
+        from matplotlib.figure import Figure
 
-    with paper_style():
+        points = at_probabilities(found)
         figure = Figure(figsize=(8.6, 4.8))
         figure.set_layout_engine("constrained", rect=(0.0, 0.05, 1.0, 0.95))
         ax = figure.subplots()
@@ -270,7 +164,7 @@ def _draw(points: list[Point], context: Context, origin: dict[str, object]) -> N
             )
         ax.set_xscale("log")
         ax.set_yscale("log")
-        ax.set_xticks(PROBS, [f"{prob:g}" for prob in PROBS])
+        ax.set_xticks(self.probs, [f"{prob:g}" for prob in self.probs])
         ax.set_xticks([], minor=True)
         ax.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
         ax.set_yticks([], minor=True)
@@ -278,4 +172,84 @@ def _draw(points: list[Point], context: Context, origin: dict[str, object]) -> N
         ax.set_xlabel("probability of paying")
         ax.set_ylabel("regret / strong baseline")
         figure.legend(loc="outside right upper", frameon=False)
-        save_figure(figure, context.folder, ID, pd.DataFrame(points), origin)
+        yield Drawn(
+            figure,
+            pd.DataFrame(points),
+            "Final regret over that of the strong baseline, both axes logarithmic.",
+            "Regret ratios of eight policies against the probability of paying",
+        )
+
+
+def policies(horizon: int) -> dict[str, Any]:
+    """Return who plays; those beyond the paper are told nothing but, for the first, σ."""
+    return {
+        "ZI-KL-UCB": zib.mab.ZIKLUCB(sigma=SIGMA),
+        "ZI-IMED": zib.mab.ZIIMED(),
+        "ZI posterior": zib.mab.ZIPosterior(),
+        "ZI adaptive": zib.mab.ZIAdaptive(),
+        "ZI-UCB": zib.mab.ZIUCB(horizon=horizon, sigma=SIGMA),
+        STRONG: zib.mab.UCB(horizon=horizon, sigma=SIGMA, size="true"),
+        "MOTS": zib.mab.MOTS(horizon=horizon, sigma=SIGMA),
+        "UCB1": zib.mab.UCB1(scale=5.0),
+    }
+
+
+class Point(NamedTuple):
+    """The final regret of one policy at one probability, and its ratio to the strong baseline."""
+
+    prob: float
+    policy: str
+    regret: float
+    error: float
+    ratio: float
+
+
+def at_probabilities(found: Sequence[Played]) -> list[Point]:
+    """Return final regrets of the panels with few arms."""
+    points = []
+    for panel in found:
+        if isinstance(panel.env, RandomMAB):
+            result, prob = panel.result, float(panel.key["prob"])
+            mean, error = result.mean()[:, -1], result.standard_error()[:, -1]
+            strong = mean[result.labels.index(STRONG)]
+            points += [
+                Point(prob, label, float(m), float(e), float(m / strong))
+                for label, m, e in zip(result.labels, mean, error)
+            ]
+    return points
+
+
+def with_many_arms(found: Sequence[Played]) -> list[Played]:
+    """Return the panel with many arms, if it was played."""
+    return [panel for panel in found if isinstance(panel.env, ManyArms)]
+
+
+def lowest_everywhere(found: Sequence[Played]) -> Verdict:
+    """Judge whether one of the policies beyond the paper is lowest at every probability."""
+    cases, ratios = [], []
+    for panel in found:
+        if isinstance(panel.env, RandomMAB):
+            mean = dict(zip(panel.result.labels, panel.result.mean()[:, -1]))
+            ours, theirs = (min(names, key=lambda name: mean[name]) for names in (BEYOND, OTHERS))
+            cases.append(compare(panel.name, panel.result, ours, theirs))
+            ratios.append(float(mean[ours] / mean[STRONG]))
+    return decide(
+        "Our target: one of the policies beyond the paper is lowest at every probability",
+        [case.lower for case in cases],
+        [case.higher for case in cases],
+        f": {min(ratios):.2f} to {max(ratios):.2f} times the strong baseline",
+        map(str, cases),
+    )
+
+
+def halved(name: str, result: Results) -> Verdict:
+    """Judge whether arms that learn from each other lose at most half."""
+    found = ratio(name, result, LEARNED, FLAT)
+    return decide(
+        "Our target: with many arms that hardly ever pay, a learned prior halves the regret of the "
+        "posterior of each arm on its own",
+        [found.high < 0.5],
+        [found.low > 0.5],
+        f": {found.ratio:.2f} times, {name}",
+        [str(found)],
+    )

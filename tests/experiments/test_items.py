@@ -1,0 +1,105 @@
+"""Every item: what it declares is sound, and it can judge whatever comes out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.experiments.made import played, quick
+
+from zib.cases.loan import synthetic_loan_records
+from zib.experiments import loan_study, runner
+from zib.experiments.harness import Experiment, Panel, Played, Scaled, Simulated, amount, play
+from zib.experiments.record import Context, Setting
+
+ITEMS = runner.experiments()
+SIMULATED = [name for name, item in ITEMS.items() if issubclass(item, Simulated)]
+
+
+@pytest.fixture(scope="module")
+def book():
+    records = synthetic_loan_records(2000, seed=2)
+    return loan_study.Book("synthetic", records, loan_study.default_cuts(records))
+
+
+@pytest.fixture
+def few_records(monkeypatch, book):
+    monkeypatch.delenv(loan_study.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setattr(loan_study, "synthetic_book", lambda seed: book)
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_declares_sound_settings(name, tmp_path, few_records):
+    item = ITEMS[name]
+    assert item.id == name
+    assert item.weight > 0
+    assert item.title
+    assert item.about.endswith(".")
+    for scale in ("quick", "paper"):
+        settings = list(item(Context(scale, 0, 1, tmp_path)).settings())
+        assert settings
+        assert {setting.source for setting in settings} <= {"paper", "ours", "fix"}
+        assert all(setting.name and setting.value for setting in settings)
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_simulated_item_tabulates_and_judges(name, tmp_path, few_records):
+    experiment = ITEMS[name](quick(tmp_path))
+    panels = experiment.panels()
+    names = [panel.name for panel in panels]
+    assert len(names) == len(set(names))
+    found = []
+    for panel in panels:
+        if "tuned" in panel.name:
+            continue  # takes a pilot
+        policies = panel.policies() if callable(panel.policies) else panel.policies
+        assert panel.horizon > 0
+        assert panel.replications >= 2
+        curves = {label: (lambda t, i=i: (1 + i) * t**0.6) for i, label in enumerate(policies)}
+        found.append(played(panel, curves, replications=3))
+    for table in experiment.tables(found):
+        assert all(len(row) == len(table.columns) for row in table.rows)
+    verdicts = list(experiment.claims(found))
+    assert {v.status for v in verdicts} <= {"holds", "partly", "fails", "open"}
+    assert len({v.claim for v in verdicts}) == len(verdicts)
+    assert all(experiment.notes(found))
+
+
+def test_a_scaled_value_is_that_of_the_scale(tmp_path):
+    class Item(Experiment[None]):
+        runs = Scaled(quick=3, paper=50)
+
+        def settings(self):
+            return ()
+
+        def measure(self):
+            return None
+
+    assert Item(Context("quick", 0, 1, tmp_path)).runs == 3
+    assert Item(Context("paper", 0, 1, tmp_path)).runs == 50
+    assert Item.runs.paper == 50
+
+
+def test_the_source_of_an_amount():
+    assert amount("horizon", "T", 100, 100) == Setting("horizon", "T = 100", "paper")
+    assert amount("horizon", "T", 10, 100).source == "ours"
+
+
+def test_playing_one_panel(tmp_path):
+    import zib
+
+    env = zib.env.GaussianMAB(means=[1.0, 2.0], probs=[0.5, 0.5], sigma=0.5)
+    told = []
+    panel = Panel(
+        name="two arms",
+        env=env,
+        policies=lambda: {"ε-greedy": zib.mab.EpsilonGreedy(epsilon=0.1)},
+        horizon=20,
+        replications=2,
+        reference=lambda rounds: {"line": 0.1 * rounds},
+    )
+    found = play(quick(tmp_path), panel, lambda done, total: told.append(done / total))
+    assert isinstance(found, Played)
+    assert found.title == found.name == "two arms"
+    assert list(found.policies) == list(found.result.labels) == ["ε-greedy"]
+    np.testing.assert_allclose(found.references["line"][-1], 2.0)
+    assert told[-1] == 1.0
