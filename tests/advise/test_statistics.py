@@ -9,11 +9,11 @@ from scipy import stats
 
 from zib.logs import LogBatch, LoggedData
 from zib.logs.advise import advise
-from zib.logs.advise.collect import blocks, collect
+from zib.logs.advise.collect import SALT, collect
 from zib.logs.advise.context import context_report
 from zib.logs.advise.estimates import overall, summaries, within_sd
 from zib.logs.advise.law import fit_all, law_report
-from zib.logs.advise.reservoir import row_keys
+from zib.stats.sampling import row_hashes
 
 
 def quiet(share: float) -> None:
@@ -74,7 +74,7 @@ def test_counts_and_moments_are_those_of_a_group_by() -> None:
 def test_moments_merge_over_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     log = random_log()
     whole = collect(log, 0, quiet)
-    monkeypatch.setattr("zib.logs.advise.collect.blocks", lambda log: blocks(log, 777))
+    monkeypatch.setattr("zib.logs.passes.BLOCK", 777)
     cut = collect(log, 0, quiet)
     for name in ("count", "mean", "m2", "m3", "m4"):
         expected = getattr(whole.paid, name)
@@ -93,7 +93,7 @@ def test_nothing_depends_on_the_batches(
     monkeypatch.setattr("zib.logs.advise.collect.MOST_VALUES", 500)
     monkeypatch.setattr("zib.logs.advise.collect.MOST_CONTEXT", 300)
     monkeypatch.setattr("zib.logs.advise.collect.MOST_TOP", 200)
-    monkeypatch.setattr("zib.logs.advise.collect.blocks", lambda log: blocks(log, 4_096))
+    monkeypatch.setattr("zib.logs.passes.BLOCK", 4_096)
     log = random_log(context=True)
     one, other = collect(log, 3, quiet), collect(Recut(log, lengths), 3, quiet)
     for name in ("values", "value_arm", "arm_values", "arm_value_weight", "top", "context",
@@ -113,10 +113,10 @@ def test_the_whole_advice_does_not_depend_on_the_batches() -> None:
 
 def test_samples_are_the_rows_with_the_smallest_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zib.logs.advise.collect.MOST_VALUES", 400)
-    monkeypatch.setattr("zib.logs.advise.collect.blocks", lambda log: blocks(log, 1_000))
+    monkeypatch.setattr("zib.logs.passes.BLOCK", 1_000)
     log = random_log()
     found = collect(log, 5, quiet)
-    key = row_keys(0, log.n_rows, 5)
+    key = row_hashes(5, SALT, 0, log.n_rows)
     paid = np.flatnonzero(log.reward)
     kept = paid[np.argsort(key[paid])]
     np.testing.assert_array_equal(found.values, log.reward[kept[:400]])
@@ -125,16 +125,6 @@ def test_samples_are_the_rows_with_the_smallest_hash(monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(
             np.sort(found.arm_values[found.arm_value_arm == k]), np.sort(log.reward[own])
         )
-
-
-def test_hashes_are_different_and_look_uniform() -> None:
-    key = row_keys(0, 200_000, 0)
-    assert np.unique(key).size == key.size
-    # rejects a uniform sample with probability 1e-4
-    assert stats.kstest(key / 2.0**64, "uniform").pvalue > 1e-4
-    other = row_keys(0, 200_000, 1) / 2.0**64
-    # 5 standard errors of a correlation of independent numbers: error probability 6e-7
-    assert abs(np.corrcoef(key / 2.0**64, other)[0, 1]) < 5 / np.sqrt(200_000)
 
 
 # ------------------------------------------------------------------------------------- estimates

@@ -14,7 +14,7 @@ from tests.datasets.data import KARLAN_ZINMAN, data_file
 from tests.ope.helpers import ARMS, TARGET, sparse_log
 from zib import ope
 from zib.logs import LoggedData
-from zib.logs.ope.scores import RowValues, estimate
+from zib.logs.ope.estimators import RowValues, estimate
 from zib.stats import intervals
 
 SIX = LoggedData.from_arrays(

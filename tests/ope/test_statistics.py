@@ -13,7 +13,7 @@ import pytest
 from tests.ope.helpers import LOGGING, TARGET
 from zib import ope
 from zib.logs import LoggedData
-from zib.logs.ope.scores import RowValues, estimate
+from zib.logs.ope.estimators import RowValues, estimate
 from zib.stats import intervals
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,9 @@ import pytest
 
 from tests.ope.helpers import sparse_log
 from zib import InvalidParameterError, ope
-from zib.logs import LoggedData, LogScan
-from zib.logs.ope import rows
-from zib.logs.ope.bootstrap import _POISSON
-from zib.logs.ope.rows import Block, RowSampler, blocks, folds_of, row_hashes
+from zib.logs import LoggedData, LogScan, passes
+from zib.logs.ope.estimators import _POISSON
+from zib.logs.passes import Block, RowSampler, blocks
 
 POLICIES = {"c": "c", "mix": {"a": 0.2, "b": 0.3, "c": 0.5}, "uniform": "uniform"}
 EVERY = ("replay", "ips", "snips", "clipped", "dm", "dr", "sndr", "switch")
@@ -30,7 +29,7 @@ class InBatches:
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(rows, "BLOCK", 1000)
+    monkeypatch.setattr(passes, "BLOCK", 1000)
 
 
 @pytest.mark.filterwarnings("ignore:policy .* do not use its value by replay")
@@ -73,14 +72,14 @@ def test_the_size_of_blocks_changes_only_the_last_digits(rng, monkeypatch) -> No
     log = sparse_log(rng, n=5500)
     options = {"estimators": ("ips", "snips", "dr", "sndr"), "baseline": "logging"}
     small = ope.evaluate(log, POLICIES, **options)
-    monkeypatch.setattr(rows, "BLOCK", 65_536)
+    monkeypatch.setattr(passes, "BLOCK", 65_536)
     large = ope.evaluate(log, POLICIES, **options)
     for a, b in zip(small.values, large.values, strict=True):
         np.testing.assert_allclose(a[2:6], b[2:6], rtol=1e-10)
 
 
 def test_blocks_are_cut_at_multiples(rng, monkeypatch) -> None:
-    monkeypatch.setattr(rows, "BLOCK", 100)
+    monkeypatch.setattr(passes, "BLOCK", 100)
     log = sparse_log(rng, n=250)
     found = list(blocks(InBatches(log, 33)))
     assert [(b.number, b.start, b.size) for b in found] == [
@@ -102,20 +101,6 @@ def test_a_log_that_hands_out_fewer_rows_is_refused(rng) -> None:
     log.n_rows = 300
     with pytest.raises(InvalidParameterError, match="as it says, 300; got 250"):
         ope.evaluate(log, ["a"])
-
-
-def test_folds_are_even_and_belong_to_rows() -> None:
-    whole = folds_of(3, 0, 100_000, 5)
-    np.testing.assert_array_equal(whole[40_000:50_000], folds_of(3, 40_000, 10_000, 5))
-    # 5 standard deviations of a binomial count
-    assert np.abs(np.bincount(whole) - 20_000).max() < 5 * np.sqrt(100_000 * 0.16)
-    pairs = np.bincount(whole[:-1] * 5 + whole[1:], minlength=25)
-    assert np.abs(pairs - 4000).max() < 5 * np.sqrt(100_000 * 0.04 * 0.96)
-    other = folds_of(4, 0, 100_000, 5)
-    assert 0.18 < np.mean(whole == other) < 0.22
-    bits = row_hashes(0, 1, 0, 50_000)
-    ones = [int(((bits >> np.uint64(b)) & np.uint64(1)).sum()) for b in range(64)]
-    assert np.abs(np.array(ones) - 25_000).max() < 5 * np.sqrt(50_000) / 2
 
 
 def block_of(reward, start=0):

@@ -1,31 +1,27 @@
-"""One pass over a log of any size: counts, moments, and samples of bounded size.
-
-Rows are cut into blocks of a fixed length before anything is added up, and samples are the rows
-with the smallest hash of their number. What is collected therefore does not depend on how the log
-cuts its batches, bit for bit.
-"""
+"""What advice keeps of a log: counts, moments, and samples of bounded size, in one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.logs.advise.reservoir import Kept, KeptPerArm, row_keys
-from zib.logs.log import Log, LogBatch
+from zib.logs.log import Log
+from zib.logs.passes import Block, Totals, read
 from zib.stats.moments import Moments
+from zib.stats.sampling import SmallestHashes, row_hashes
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-BLOCK = 262_144
 MOST_VALUES = 200_000  # non-zero rewards kept
 MOST_TOP = 5_000  # largest magnitudes kept
 MOST_CONTEXT = 20_000  # rows kept with their context, zeros and non-zeros each
 CONTEXT_NUMBERS = 4_000_000  # numbers kept for them at most
 FEWEST_PER_ARM = 20
+SALT = 4
 
 
 class WeightedSums:
@@ -116,78 +112,59 @@ class Collected:
         return int(self.paid.count.sum())
 
 
-def blocks(log: Log, size: int = BLOCK) -> Iterator[LogBatch]:
-    """Yield the rows of a log in blocks of exactly `size` rows (the last may be shorter)."""
-    waiting: list[LogBatch] = []
-    held, start = 0, 0
-    for batch in log.batches():
-        waiting.append(batch)
-        held += batch.reward.size
-        while held >= size:
-            whole = _joined(waiting, start)
-            yield _cut(whole, 0, size)
-            start += size
-            held -= size
-            waiting = [_cut(whole, size, size + held)] if held else []
-    if held:
-        yield _joined(waiting, start)
+class _Collector:
+    """Reads blocks and keeps what `Collected` holds."""
 
+    def __init__(self, log: Log, seed: int) -> None:
+        n_arms, width = len(log.arms), len(log.context_names)
+        self._log, self._seed, self._width = log, seed, width
+        self._totals = Totals(log)
+        self._paid = Moments(n_arms, order=4)
+        self._weighted = WeightedSums(n_arms) if log.has_propensity else None
+        self._values = SmallestHashes(MOST_VALUES)
+        self._by_arm = SmallestHashes(max(MOST_VALUES // n_arms, FEWEST_PER_ARM), n_arms)
+        most = min(MOST_CONTEXT, max(CONTEXT_NUMBERS // max(width, 1), 1_000))
+        self._contexts = SmallestHashes(most, 2)  # without and with a reward
+        self._top: Array = np.empty(0)
 
-def _joined(parts: list[LogBatch], start: int) -> LogBatch:
-    if len(parts) == 1:
-        return parts[0]._replace(start=start)
-    columns = (
-        None if parts[0][i] is None else np.concatenate([part[i] for part in parts])
-        for i in range(1, 6)
-    )
-    return LogBatch(start, *columns)  # type: ignore[arg-type]
+    def look(self, block: Block) -> None:
+        """Take in the rows of a block."""
+        self._totals.look(block)
+        key = row_hashes(self._seed, SALT, block.start, block.size)
+        if self._weighted is not None and block.propensity is not None:
+            self._weighted.add(block.arm, block.reward, block.propensity)
+        if self._width:
+            paid = (block.reward != 0.0).astype(np.int64)
+            self._contexts.add(key, block.arm, block.reward, block.context, group=paid)
+        at = np.flatnonzero(block.reward)
+        if at.size:
+            arm, x = block.arm[at], block.reward[at]
+            self._paid.add_groups(arm, x)
+            self._values.add(key[at], arm, x)
+            weight = np.ones(at.size) if block.propensity is None else 1.0 / block.propensity[at]
+            self._by_arm.add(key[at], arm, x, weight, group=arm)
+            self._top = _largest(self._top, np.abs(x))
 
-
-def _cut(batch: LogBatch, low: int, high: int) -> LogBatch:
-    columns = (None if x is None else x[low:high] for x in batch[1:])
-    return LogBatch(batch.start + low, *columns)  # type: ignore[arg-type]
+    def collected(self) -> Collected:
+        """Return what was kept."""
+        log, totals = self._log, self._totals
+        no_arms, nothing = np.empty(0, np.int64), np.empty(0)
+        value_arm, values = self._values.rows() or (no_arms, nothing)
+        own_arm, own_values, own_weights = self._by_arm.rows() or (no_arms, nothing, nothing)
+        contexts = self._contexts.rows() or (no_arms, nothing, np.empty((0, self._width)))
+        return Collected(
+            tuple(log.arms), tuple(log.context_names), int(log.n_rows),
+            totals.rows.astype(np.float64), self._paid, self._weighted, totals.lowest,
+            totals.highest, totals.negative, values, value_arm, own_values, own_arm, own_weights,
+            self._top, *contexts,
+        )  # fmt: skip
 
 
 def collect(log: Log, seed: int, tell: Callable[[float], None]) -> Collected:
     """Read the log once; `tell` hears the share of rows read."""
-    n_arms, width = len(log.arms), len(log.context_names)
-    rows = np.zeros(n_arms)
-    paid = Moments(n_arms, order=4)
-    weighted = WeightedSums(n_arms) if log.has_propensity else None
-    lowest, highest, negative = np.inf, -np.inf, 0
-    sample = Kept(MOST_VALUES)
-    per_arm = KeptPerArm(max(MOST_VALUES // n_arms, FEWEST_PER_ARM), n_arms)
-    most = min(MOST_CONTEXT, max(CONTEXT_NUMBERS // max(width, 1), 1_000))
-    with_zero, with_paid = Kept(most), Kept(most)
-    top = np.empty(0)
-    for block in blocks(log):
-        key = row_keys(block.start, block.reward.size, seed)
-        rows += np.bincount(block.arm, minlength=n_arms)
-        at = np.flatnonzero(block.reward)
-        arm, x = block.arm[at], block.reward[at]
-        if weighted is not None and block.propensity is not None:
-            weighted.add(block.arm, block.reward, block.propensity)
-        if width:
-            none = np.flatnonzero(block.reward == 0.0)
-            with_zero.add(key[none], block.arm[none], block.context[none])
-            with_paid.add(key[at], arm, x, block.context[at])
-        if at.size:
-            paid.add_groups(arm, x)
-            lowest, highest = min(lowest, float(x.min())), max(highest, float(x.max()))
-            negative += int((x < 0.0).sum())
-            sample.add(key[at], arm, x)
-            weight = np.ones(at.size) if block.propensity is None else 1.0 / block.propensity[at]
-            per_arm.add(key[at], arm, x, weight)
-            top = _largest(top, np.abs(x))
-        tell((block.start + block.reward.size) / max(log.n_rows, 1))
-    value_arm, values = sample.result() or (np.empty(0, np.int64), np.empty(0))
-    arm_columns = per_arm.result() or (np.empty(0, np.int64), np.empty(0), np.empty(0))
-    context = _contexts(with_zero, with_paid, width)
-    return Collected(
-        tuple(log.arms), tuple(log.context_names), int(log.n_rows), rows, paid, weighted,
-        lowest, highest, negative, values, value_arm, arm_columns[1], arm_columns[0],
-        arm_columns[2], top, *context,
-    )  # fmt: skip
+    collector = _Collector(log, seed)
+    read(log, collector, tell=tell)
+    return collector.collected()
 
 
 def _largest(top: Array, size: Array) -> Array:
@@ -199,19 +176,3 @@ def _largest(top: Array, size: Array) -> Array:
     if joined.size > MOST_TOP:
         joined = np.partition(joined, joined.size - MOST_TOP)[-MOST_TOP:]
     return np.sort(joined)[::-1]
-
-
-def _contexts(zero: Kept, paid: Kept, width: int) -> tuple[Codes, Array, Array]:
-    arms: list[Codes] = [np.empty(0, np.int64)]
-    rewards, contexts = [np.empty(0)], [np.empty((0, width))]
-    found = zero.result()
-    if found:
-        arms.append(found[0])
-        rewards.append(np.zeros(found[0].size))
-        contexts.append(found[1])
-    found = paid.result()
-    if found:
-        arms.append(found[0])
-        rewards.append(found[1])
-        contexts.append(found[2])
-    return np.concatenate(arms), np.concatenate(rewards), np.concatenate(contexts)

@@ -7,13 +7,12 @@
 1.0
 """
 
-from zib.logs.ope.evaluation import Difference, Evaluation, Value
+from zib.logs.ope.estimators import ESTIMATORS
+from zib.logs.ope.evaluation import Diagnostics, Difference, Evaluation, SupportError, Value
 from zib.logs.ope.models import Hurdle, OnePart, OutcomeModel
 from zib.logs.ope.policies import always, snapshot
 from zib.logs.ope.propensities import Strata, propensities_by
 from zib.logs.ope.run import INTERVALS, evaluate
-from zib.logs.ope.scores import ESTIMATORS
-from zib.logs.ope.trust import Diagnostics, SupportError
 
 __all__ = [
     "ESTIMATORS",

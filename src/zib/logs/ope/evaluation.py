@@ -1,16 +1,30 @@
-"""What an evaluation found."""
+"""What an evaluation found, and how far it can be trusted."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from zib.core.validate import InvalidParameterError
-from zib.logs.ope.trust import Diagnostics
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Array = NDArray[np.float64]
+
+GOOD, CAUTION, DO_NOT_USE = GRADES = ("good", "caution", "do not use")
+
+FEW_ROWS, SOME_ROWS = 100, 1000
+FEW_PAID, SOME_PAID = 30, 100
+FAR, OFF = 4.0, 3.0
+LARGE_SHARE = 0.05
+MUCH_CUT, SOME_CUT = 0.20, 0.01
+MUCH_MISSING = 0.05
 
 
 class Value(NamedTuple):
@@ -218,3 +232,179 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value
+
+
+# -------------------------------------------------------------------------------- trust
+
+
+class SupportError(InvalidParameterError):
+    """A target policy plays arms that the log does not show; no data can tell what they pay."""
+
+
+class WeightSums:
+    """Sums of the weights of all rows and of the rows that paid."""
+
+    def __init__(self) -> None:
+        self.rows = self.matched = self.paid = 0
+        self.total = self.squares = self.paid_total = self.paid_squares = self.largest = 0.0
+
+    def add(self, weight: Array, paid: NDArray[np.bool_]) -> None:
+        """Take in the weights of some rows."""
+        inside = weight[paid]
+        self.rows += weight.size
+        self.matched += int(np.count_nonzero(weight))
+        self.paid += int(np.count_nonzero(inside))
+        self.total += float(weight.sum())
+        self.squares += float(weight @ weight)
+        self.paid_total += float(inside.sum())
+        self.paid_squares += float(inside @ inside)
+        self.largest = max(self.largest, float(weight.max(initial=0.0)))
+
+    @property
+    def effective_rows(self) -> float:
+        """(Σw)²/Σw²: as many rows of the target policy's own would say as much."""
+        return self.total**2 / self.squares if self.squares > 0 else 0.0
+
+    @property
+    def effective_paid(self) -> float:
+        """The same over rows with a reward that is not zero."""
+        return self.paid_total**2 / self.paid_squares if self.paid_squares > 0 else 0.0
+
+    @property
+    def largest_share(self) -> float:
+        """The share of the largest weight in the sum."""
+        return self.largest / self.total if self.total > 0 else math.nan
+
+    def z_score(self, expected: float) -> float:
+        """Return how many standard errors the mean weight is away from what it should be."""
+        if self.rows < 2:
+            return math.nan
+        mean = self.total / self.rows
+        off = mean - expected
+        variance = max(self.squares / self.rows - mean**2, 0.0)
+        error = math.sqrt(variance / (self.rows - 1))
+        if abs(off) <= 1e-9 or error <= 1e-12:
+            return 0.0 if abs(off) <= 1e-9 else math.copysign(math.inf, off)
+        return off / error
+
+
+class Diagnostics(NamedTuple):
+    """What the weights of one target policy look like.
+
+    Attributes
+    ----------
+    policy
+        Its name.
+    rows
+        Rows of the log.
+    matched_share
+        Share of rows whose arm the policy might have played.
+    effective_rows
+        (Σw)²/Σw²: so many rows of the policy's own would say as much.
+    nonzero
+        Rows with a weight and a reward that is not zero.
+    effective_nonzero
+        (Σw)²/Σw² over those rows: with mostly zeros, this is the sample size that counts.
+    largest_weight, largest_share
+        The largest weight, and its share in the sum of all.
+    mean_weight, mean_weight_z
+        The mean weight, which is 1 if the propensities are right, and the distance in standard
+        errors: a test of the propensities.
+    cut_share
+        Share of the total weight above `clip`: what "clipped" leaves out.
+    missing_mass, missing
+        Mean probability the policy gives to arms that could not be observed, in total and by arm.
+    missing_bound
+        By how much the value may be lower or higher because of that: the mass times the smallest
+        and the largest reward of the log (zero included).
+    """
+
+    policy: str
+    rows: int
+    matched_share: float
+    effective_rows: float
+    nonzero: int
+    effective_nonzero: float
+    largest_weight: float
+    largest_share: float
+    mean_weight: float
+    mean_weight_z: float
+    cut_share: float
+    missing_mass: float
+    missing: dict[Hashable, float]
+    missing_bound: tuple[float, float]
+
+
+def grade(
+    estimator: str,
+    found: Diagnostics,
+    used: WeightSums,
+    *,
+    clip: float,
+    level: float,
+    estimated: bool = False,
+) -> tuple[str, tuple[str, ...]]:
+    """Return the grade of an estimate and the reasons in words, worst first."""
+    bad: list[str] = []
+    weak: list[str] = []
+    if found.missing_mass > 0.0:
+        text = f"{_percent(found.missing_mass)} of its decisions cannot be observed in this log"
+        (bad if found.missing_mass > MUCH_MISSING else weak).append(text)
+    if used.paid == 0:
+        text = "no matching row has a reward: nothing is known about its size"
+        if used.effective_rows > 0:
+            most = min(-math.log1p(-level) / used.effective_rows, 1.0)
+            text += f", and its chance is below {most:.2g} at level {level:g}"
+        bad.append(text)
+    elif used.effective_paid < FEW_PAID:
+        bad.append(f"effectively only {used.effective_paid:.3g} rewards that are not zero")
+    elif used.effective_paid < SOME_PAID:
+        weak.append(f"effectively {used.effective_paid:.3g} rewards that are not zero")
+    if used.effective_rows < FEW_ROWS:
+        bad.append(f"effectively only {used.effective_rows:.3g} rows")
+    elif used.effective_rows < SOME_ROWS:
+        weak.append(f"effectively {used.effective_rows:.4g} rows")
+    if abs(found.mean_weight_z) > FAR:
+        bad.append(
+            f"the mean weight is {found.mean_weight:.4g}, {abs(found.mean_weight_z):.3g} standard "
+            "errors from what it must be: the propensities are probably wrong"
+        )
+    elif abs(found.mean_weight_z) > OFF:
+        weak.append(
+            f"the mean weight is {found.mean_weight:.4g}, {abs(found.mean_weight_z):.3g} standard "
+            "errors from what it should be"
+        )
+    if used.largest_share > LARGE_SHARE:
+        weak.append(f"one row has {_percent(used.largest_share)} of all the weight")
+    if estimator in ("clipped", "switch") and found.cut_share > 0.0:
+        effect = (
+            "with rewards above zero the value is too low"
+            if estimator == "clipped"
+            else "there the value rests on the model alone"
+        )
+        text = f"{_percent(found.cut_share)} of the weight lies above {clip:g}: {effect}"
+        if found.cut_share > MUCH_CUT:
+            bad.append(text)
+        elif found.cut_share > SOME_CUT:
+            weak.append(text)
+    if estimated:
+        weak.append("propensities are estimated: right only if the context holds every reason")
+    if estimator == "dm":
+        weak.append("no interval: its error is that of the model, which the log cannot show")
+    worst = DO_NOT_USE if bad else CAUTION if weak else GOOD
+    return worst, (*bad, *weak)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def support_message(policy: str, missing: dict[Hashable, float]) -> str:
+    """Return one sentence that names the arms and how often the policy plays them."""
+    worst = sorted(missing.items(), key=lambda item: -item[1])
+    arms = ", ".join(f"{arm!r} ({_percent(mass)})" for arm, mass in worst[:5])
+    more = f" and {len(worst) - 5} more" if len(worst) > 5 else ""
+    return (
+        f"policy {policy!r} plays arms where the log never shows them: {arms}{more}; "
+        f"{_percent(sum(missing.values()))} of its decisions cannot be evaluated"
+    )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zib.core.validate import InvalidParameterError, choice
-from zib.logs.ope.evaluation import Difference, Evaluation, Value
-from zib.logs.ope.trust import GRADES
+from zib.logs.ope.evaluation import GRADES, Difference, Evaluation, Value
 from zib.report import paper_style, save_figure
 from zib.report.numbers import MISSING, interval, listing, number, percent, shortened
 from zib.report.page import Picture, write_together

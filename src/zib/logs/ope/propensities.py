@@ -14,7 +14,7 @@ from zib.core.validate import InvalidParameterError
 from zib.logs.log import Log
 from zib.logs.ope.policies import checked_probabilities
 from zib.logs.ope.regression import Scaling, scaling
-from zib.logs.ope.rows import Array, Block, Codes, RowSampler, blocks
+from zib.logs.passes import Array, Block, Codes, RowSampler, blocks, read
 
 __all__ = ["Strata", "propensities_by"]
 
@@ -70,8 +70,7 @@ def propensities_by(log: Any, columns: Sequence[str]) -> Any:
             "`log` must be in memory; for a streamed log give propensities=Strata(...) to evaluate"
         )
     source = StrataSource(Strata(columns), log)
-    for block in blocks(log):
-        source.look(block)
+    read(log, source)
     source.finish()
     return log.with_propensity(np.concatenate([source.of(block) for block in blocks(log)]))
 
@@ -218,7 +217,7 @@ class LogisticSource(Source):
 
     def look(self, block: Block) -> None:
         """Draw rows to fit on."""
-        self._sampler.add(block, np.arange(block.size))
+        self._sampler.look(block)
 
     def finish(self) -> None:
         """Fit."""

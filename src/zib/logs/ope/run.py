@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError
 from zib.logs.log import Log
-from zib.logs.ope.evaluation import Evaluation, Value
+from zib.logs.ope.estimators import ESTIMATORS
+from zib.logs.ope.evaluation import (
+    DO_NOT_USE,
+    Diagnostics,
+    Evaluation,
+    SupportError,
+    Value,
+    support_message,
+)
 from zib.logs.ope.models import resolve_model
-from zib.logs.ope.passes import EvaluationPass
 from zib.logs.ope.policies import LoggingTarget, Target, resolve_targets
 from zib.logs.ope.propensities import resolve_source
-from zib.logs.ope.rows import Block, blocks
-from zib.logs.ope.scores import ESTIMATORS
-from zib.logs.ope.survey import Survey
-from zib.logs.ope.trust import DO_NOT_USE, Diagnostics, SupportError, support_message
+from zib.logs.ope.readers import EvaluationPass, Survey
+from zib.logs.passes import Reader, read
 
 INTERVALS = ("corrected", "asymptotic", "bootstrap")
 
@@ -146,19 +151,15 @@ def evaluate(
             f"got {log.n_rows}"
         )
     source = resolve_source(propensities, log, fit_rows, seed)
-    reading = _Reading(log, progress)
     survey = Survey(log, source, chosen, folds, fit_rows, seed)
-    for block in reading.blocks("reading"):
-        survey.look(block)
+    _read(log, survey, "reading", progress)
     survey.finish()
     done = EvaluationPass(log, targets, base, names, survey, clip, seed)
     if "replay" in names:
-        for block in reading.blocks("largest weights"):
-            done.find_largest(block)
+        _read(log, done.largest, "largest weights", progress)
     if interval == "bootstrap":
         done.resample(replicates)
-    for block in reading.blocks("evaluating"):
-        done.look(block)
+    _read(log, done, "evaluating", progress)
     diagnostics = tuple(done.diagnostics(j) for j in range(len(targets)))
     for found in diagnostics:
         if found.missing_mass > 0.0:
@@ -170,7 +171,7 @@ def evaluate(
     _warn_bad(values, diagnostics)
     settings = {
         "rows": log.n_rows,
-        "nonzero": survey.nonzero,
+        "nonzero": int(survey.totals.nonzero.sum()),
         "arms": len(log.arms),
         "estimators": names,
         "model": None if chosen is None else repr(chosen),
@@ -226,21 +227,14 @@ def _warn_bad(values: tuple[Value, ...], diagnostics: tuple[Diagnostics, ...]) -
             )
 
 
-class _Reading:
-    """Passes over the log, with a progress bar if wanted."""
+def _read(log: Log, reader: Reader, what: str, progress: bool) -> None:
+    """Show the log to a reader, with a progress bar if wanted."""
+    if not progress:
+        read(log, reader)
+        return
+    from rich.console import Console
+    from rich.progress import Progress
 
-    def __init__(self, log: Log, progress: bool) -> None:
-        self._log, self._progress = log, progress
-
-    def blocks(self, what: str) -> Iterator[Block]:
-        if not self._progress:
-            yield from blocks(self._log)
-            return
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=self._log.n_rows)
-            for block in blocks(self._log):
-                yield block
-                bar.advance(task, block.size)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=1.0)
+        read(log, reader, tell=lambda share: bar.update(task, completed=share))

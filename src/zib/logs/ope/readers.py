@@ -1,7 +1,8 @@
-"""The pass over a log that evaluates: columns of the estimators, their moments, and grades."""
+"""The two readers of an evaluation: one fits models, the other adds up what estimators need."""
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, NamedTuple
 
@@ -10,18 +11,118 @@ import numpy as np
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
 from zib.logs.log import Log
-from zib.logs.ope.bootstrap import Resampled
-from zib.logs.ope.evaluation import Difference, Value
+from zib.logs.ope.estimators import (
+    ESTIMATORS,
+    ON_POLICY,
+    Kind,
+    Resampled,
+    RowValues,
+    columns,
+    summarise,
+)
+from zib.logs.ope.evaluation import GRADES, Diagnostics, Difference, Value, WeightSums, grade
 from zib.logs.ope.policies import Target
-from zib.logs.ope.rows import Array, Block
-from zib.logs.ope.scores import ESTIMATORS, ON_POLICY, Kind, RowValues, columns, summarise
-from zib.logs.ope.survey import Survey
-from zib.logs.ope.trust import GRADES, Diagnostics, WeightSums, grade
+from zib.logs.ope.propensities import Source
+from zib.logs.passes import Array, Block, RowSampler, Totals, joined_samples
 from zib.stats import intervals
 from zib.stats.moments import JointMoments
+from zib.stats.sampling import folds_of
 
+_FOLD_SALT = 2
 Limits = tuple[float, float]
 UNKNOWN: Limits = (math.nan, math.nan)
+
+
+class Survey:
+    """The first pass: counts, rows to fit on, propensities to be learned."""
+
+    def __init__(
+        self, log: Log, source: Source, model: Any, folds: int, fit_rows: int, seed: int
+    ) -> None:
+        self.source, self.folds, self.seed = source, folds, seed
+        self.n_arms = len(log.arms)
+        self.totals = Totals(log)
+        self._model = model
+        balanced = bool(getattr(model, "weighted", False))
+        room = max(fit_rows // (folds - 1), 50)
+        self._samplers = [
+            RowSampler(room, seed, _FOLD_SALT, balanced) for _ in range(folds if model else 0)
+        ]
+        self.models: list[Any] = []
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest reward, zero included."""
+        return min(self.totals.lowest, 0.0), max(self.totals.highest, 0.0)
+
+    def look(self, block: Block) -> None:
+        """Check and count the rows of a block, and draw from them."""
+        self.totals.look(block)
+        self.source.look(block)
+        if self._samplers:
+            fold = folds_of(self.seed, block.start, block.size, self.folds)
+            for f, sampler in enumerate(self._samplers):
+                sampler.add(block, np.flatnonzero(fold == f))
+
+    def finish(self) -> None:
+        """Fit what is to be fitted."""
+        self.source.finish()
+        samples = [sampler.sample() for sampler in self._samplers]
+        self._samplers = []
+        for f in range(len(samples)):
+            s = joined_samples([sample for g, sample in enumerate(samples) if g != f])
+            fresh = copy.deepcopy(self._model)
+            if getattr(fresh, "weighted", False):
+                fresh.fit(s.arm, s.context, s.reward, self.n_arms, weight=s.weight)
+            else:
+                fresh.fit(s.arm, s.context, s.reward, self.n_arms)
+            self.models.append(fresh)
+
+    def predict(self, block: Block) -> Array:
+        """Return predictions for every row and arm, by the model of the other folds."""
+        fold = folds_of(self.seed, block.start, block.size, self.folds)
+        out = np.empty((block.size, self.n_arms))
+        for f, model in enumerate(self.models):
+            rows = np.flatnonzero(fold == f)
+            if not rows.size:
+                continue
+            found = np.asarray(model.predict(block.context[rows]), dtype=np.float64)
+            if found.shape != (rows.size, self.n_arms) or not np.isfinite(found).all():
+                raise InvalidParameterError(
+                    "`model` must predict one finite number per row and arm, shape "
+                    f"({rows.size}, {self.n_arms}); got shape {found.shape}"
+                )
+            out[rows] = found
+        return out
+
+
+def _propensities(source: Source, block: Block) -> Array:
+    """Return the probability of the arm played in each row, or raise."""
+    b = source.of(block)
+    bad = ~((b > 0.0) & (b <= 1.0 + 1e-9))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InvalidParameterError(
+            f"`propensities` must lie in (0, 1] for the arm that was played; "
+            f"row {block.start + at + 1} has {float(b[at])!r}"
+        )
+    return b
+
+
+class LargestWeights:
+    """Finds the largest weight of each policy, by which replay divides."""
+
+    def __init__(self, targets: list[Target], source: Source) -> None:
+        self._targets, self._source = targets, source
+        self.found: Array = np.zeros(len(targets))
+
+    def look(self, block: Block) -> None:
+        """Take in the rows of a block."""
+        b = _propensities(self._source, block)
+        for j, target in enumerate(self._targets):
+            if not target.logging:
+                chosen = target.probabilities(block.context)[np.arange(block.size), block.arm]
+                self.found[j] = max(self.found[j], float((chosen / b).max()))
 
 
 class _Estimate(NamedTuple):
@@ -51,14 +152,15 @@ class EvaluationPass:
     ) -> None:
         self._log, self._targets, self._base, self._names = log, targets, base, names
         self._survey, self._clip, self._seed = survey, clip, seed
-        self._largest = np.zeros(len(targets))
+        self.largest = LargestWeights(targets, survey.source)
         self._missing = np.zeros((len(targets), survey.n_arms))
         self._cut = np.zeros(len(targets))
         self._sums = [{name: WeightSums() for name in ("raw", *names)} for _ in targets]
         self._rows = 0
         # Rewards are counted in units of about the largest: cubes of huge ones stay finite. A power
         # of two, so that not a bit changes.
-        largest = max(survey.high, -survey.low)
+        low, high = survey.range
+        largest = max(high, -low)
         self._unit = 2.0 ** math.frexp(largest)[1] if largest > 0.0 else 1.0
         self._resampled: Resampled | None = None
         kinds = {
@@ -86,35 +188,16 @@ class EvaluationPass:
         groups = [estimate.pair_at for estimate in self._estimates]
         self._resampled = Resampled(self._width, groups, replicates, self._seed)
 
-    def find_largest(self, block: Block) -> None:
-        """Find the largest weight of each policy, by which replay divides."""
-        b = self._propensity(block)
-        for j, target in enumerate(self._targets):
-            if not target.logging:
-                chosen = target.probabilities(block.context)[np.arange(block.size), block.arm]
-                self._largest[j] = max(self._largest[j], float((chosen / b).max()))
-
-    def _propensity(self, block: Block) -> Array:
-        b = self._survey.source.of(block)
-        bad = ~((b > 0.0) & (b <= 1.0 + 1e-9))
-        if bad.any():
-            at = int(np.argmax(bad))
-            raise InvalidParameterError(
-                f"`propensities` must lie in (0, 1] for the arm that was played; "
-                f"row {block.start + at + 1} has {float(b[at])!r}"
-            )
-        return b
-
     def look(self, block: Block) -> None:
         """Take in the rows of a block."""
-        b = self._propensity(block)
+        b = _propensities(self._survey.source, block)
         rows = np.arange(block.size)
         paid = block.reward != 0.0
         reward = block.reward / self._unit
         q = self._survey.predict(block) / self._unit if self._survey.models else None
         taken = None if q is None else q[rows, block.arm]
         support = self._survey.source.support(block)
-        never = self._survey.counts == 0
+        never = self._survey.totals.rows == 0
         uniform = None
         if "replay" in self._names:
             uniform = stream(self._seed, Role.POLICY, 11, block.number).random(block.size)
@@ -133,7 +216,7 @@ class EvaluationPass:
             predicted = None if q is None else np.einsum("nk,nk->n", pi, q)
             accepted = None
             if uniform is not None:
-                largest = self._largest[j] or 1.0
+                largest = self.largest.found[j] or 1.0
                 accepted = (uniform < weight / largest).astype(np.float64)
             values = RowValues(weight, reward, taken, predicted, accepted)
             per_target.append(values)
@@ -163,6 +246,7 @@ class EvaluationPass:
             if mass > 1e-12:
                 missing[arm] = float(mass)
         total = float(sum(missing.values()))
+        low, high = self._survey.range
         mean = sums.total / sums.rows
         return Diagnostics(
             policy=target.name,
@@ -178,7 +262,7 @@ class EvaluationPass:
             cut_share=float(self._cut[j]) / sums.total if sums.total > 0 else 0.0,
             missing_mass=total,
             missing=missing,
-            missing_bound=(total * self._survey.low, total * self._survey.high),
+            missing_bound=(total * low, total * high),
         )
 
     def values(
