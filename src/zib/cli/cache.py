@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zib.cli.program import app, refuse
+from zib.report.numbers import file_size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +44,8 @@ def info(store: Folder = None) -> None:
         table.add_column(column, justify="right" if column in ("number", "size") else "left",
                          overflow="fold")  # fmt: skip
     where = "switched off" if place is None else str(place)
-    table.add_row("compiled code", str(len(folders)), size_in_words(size), where)
-    table.add_row("results", str(found.files), size_in_words(found.size), str(found.folder))
+    table.add_row("compiled code", str(len(folders)), file_size(size), where)
+    table.add_row("results", str(found.files), file_size(found.size), str(found.folder))
     console = Console()
     console.print(table)
     if found.leftovers:
@@ -70,21 +71,19 @@ def clear(
     if both or results:
         found = kept.info()
         files = found.files + found.leftovers
-        if files and _agreed(
-            f"{files} stored results, {size_in_words(found.size)}", kept.folder, yes
-        ):
+        if files and _agreed(f"{files} stored results, {file_size(found.size)}", kept.folder, yes):
             try:
                 kept.clear()
             except OSError as error:
                 refuse(f"cannot remove {error.filename}: {error.strerror}.")
-            typer.echo(f"removed {files} stored results ({size_in_words(found.size)})")
+            typer.echo(f"removed {files} stored results ({file_size(found.size)})")
         elif not files:
             typer.echo("no results are stored")
     if both or compiled:
-        if folders and place and _agreed(f"compiled code, {size_in_words(size)}", place, yes):
+        if folders and place and _agreed(f"compiled code, {file_size(size)}", place, yes):
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
-            typer.echo(f"removed compiled code ({size_in_words(size)})")
+            typer.echo(f"removed compiled code ({file_size(size)})")
         elif not folders:
             typer.echo("no compiled code is kept")
 
@@ -117,18 +116,3 @@ def _compiled() -> tuple[Path | None, list[Path], int]:
     ]
     size = sum(p.stat().st_size for folder in folders for p in folder.rglob("*") if p.is_file())
     return place, folders, size
-
-
-def size_in_words(size: float) -> str:
-    """Return a number of bytes as people write it.
-
-    Examples
-    --------
-    >>> size_in_words(0), size_in_words(1536), size_in_words(3.2e9)
-    ('0 B', '1.5 kB', '3.2 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError

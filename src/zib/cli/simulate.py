@@ -146,6 +146,7 @@ def _show(outcome: Outcome) -> None:
 
 def _estimate(study: Study) -> None:
     from zib.core.validate import InvalidParameterError
+    from zib.report.numbers import duration
     from zib.studies import estimate
 
     try:
@@ -176,7 +177,7 @@ def _estimate(study: Study) -> None:
 
 
 def _sentences(study: Study, found: Estimate) -> Iterator[str]:
-    from zib.cli.cache import size_in_words
+    from zib.report.numbers import duration, file_size
 
     blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
     yield (
@@ -193,25 +194,8 @@ def _sentences(study: Study, found: Estimate) -> Iterator[str]:
             f"Time: about {duration(found.seconds)} with {many} ({study.how.backend}), from a "
             "short calibration; compiling, the first time, is extra."
         )
-    store = (
-        f"{size_in_words(found.store_bytes)} more in the store" if study.how.store else "no store"
-    )
-    yield f"Memory: about {size_in_words(found.memory)}. Disk: {store}. Output: {study.folder}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in the unit one would use.
-
-    Examples
-    --------
-    >>> duration(0.0), duration(0.21), duration(75.0), duration(5_400.0), duration(200_000.0)
-    ('0 s', '0.2 s', '75 s', '90 min', '56 h')
-    """
-    if seconds >= 4 * 3600:
-        return f"{seconds / 3600:.0f} h"
-    if seconds >= 120:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds:.0f} s" if seconds >= 10 or seconds == 0 else f"{seconds:.1f} s"
+    store = f"{file_size(found.store_bytes)} more in the store" if study.how.store else "no store"
+    yield f"Memory: about {file_size(found.memory)}. Disk: {store}. Output: {study.folder}"
 
 
 # ------------------------------------------------------------------------------------------ screen

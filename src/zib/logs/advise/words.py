@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from zib.logs.advise.estimates import ArmSummary
 from zib.logs.advise.simulation import UNIFORM
-from zib.report.numbers import shortened
+from zib.report import numbers
+from zib.report.numbers import percent, shortened
 from zib.stats.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -17,26 +17,13 @@ Rows = list[tuple[str, ...]]
 
 
 def number(x: float, digits: int = 4) -> str:
-    """Return a number with so many significant digits, and a dash for NaN."""
-    if math.isnan(x):
-        return "–"
-    if math.isinf(x):
-        return "∞" if x > 0 else "−∞"
-    text = f"{x:.0f}" if 10.0**digits <= abs(x) < 1e7 else f"{x:.{digits}g}"
-    return text.replace("-", "−")
+    """Return a number as it stands in an advice."""
+    return numbers.number(x, digits, trim=True)
 
 
 def interval(x: Estimate, digits: int = 4) -> str:
     """Return an estimate with its interval."""
-    value = number(x.value, digits)
-    if math.isnan(x.low) and math.isnan(x.high):
-        return value
-    return f"{value} [{number(x.low, digits)}, {number(x.high, digits)}]"
-
-
-def percent(x: float) -> str:
-    """Return a share in per cent."""
-    return "–" if math.isnan(x) else f"{100 * x:.3g} %"
+    return numbers.interval(*x, digits, trim=True)
 
 
 def arm_rows(advice: Advice, most: int, *, short: bool = False) -> tuple[tuple[str, ...], Rows]:
