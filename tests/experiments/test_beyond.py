@@ -109,7 +109,7 @@ def test_cost_of_knowing_nothing() -> None:
     labels = (noknobs.DEFAULT, "good", "bad")
     pulls = np.zeros((3, 400, 2), dtype=np.int64)
     found = noknobs.cost("w", Results(labels, np.array([9]), curves, curves, pulls, {}))
-    assert found.best == "good"
+    assert found.second == "good"
     assert found.ratio == pytest.approx(curves[0].mean() / curves[1].mean())
     picks = rng.integers(0, 400, (4000, 400))
     ratios = curves[0, picks, 0].mean(axis=1) / curves[1, picks, 0].mean(axis=1)

@@ -18,9 +18,7 @@ from zib.experiments.judge import (
     from_cases,
     grows,
     growth,
-    listing,
     lower,
-    number,
     ratio,
     where,
 )
@@ -196,14 +194,6 @@ def test_words_of_many_cases():
         "c", long, good=lambda c: c[2] < 2, bad=lambda c: c[2] > 8, name=lambda c: (c[0], c[1])
     )
     assert counted.words.endswith("; undecided for 7 of 12 cases")
-
-
-def test_words():
-    assert listing(["a", "a", "b"]) == "a and b"
-    assert number(0.0) == "0"
-    assert number(-1234.56) == "-1235"
-    assert number(1e-9) == "1.00e-09"
-    assert number(float("inf")) == "inf"
 
 
 LABELS = (

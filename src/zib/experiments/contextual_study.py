@@ -16,8 +16,9 @@ from zib.env import RandomContextual
 from zib.env.contextual_draws import NOISES, LinkName, Noise
 from zib.experiments.draw import TITLES, Look, detailed_table, side_by_side
 from zib.experiments.harness import Panel, Played, Scaled, Simulated, amount
-from zib.experiments.judge import at_most, below, compare, grows, lower, number, ratio
+from zib.experiments.judge import at_most, below, compare, grows, lower, ratio
 from zib.experiments.record import Setting, Source, Table, Verdict
+from zib.report.numbers import number
 from zib.sim import Results
 from zib.stats import intervals
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from zib.experiments.judge import growth, listing, number
+from zib.experiments.judge import growth
 from zib.experiments.record import Table
 from zib.report import legend_below, legend_height, regret_panel
+from zib.report.numbers import listing, number
 
 if TYPE_CHECKING:
     import pandas as pd

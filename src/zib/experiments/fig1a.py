@@ -13,8 +13,8 @@ from zib.cases.loan.market import CUT_PRICES
 from zib.core.rng import Role, stream
 from zib.experiments.draw import Drawn
 from zib.experiments.harness import Experiment
-from zib.experiments.judge import number
 from zib.experiments.record import Setting, Table
+from zib.report.numbers import number
 
 RECORDS = 208_085  # number of loan records in the paper's data
 

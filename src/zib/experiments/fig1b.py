@@ -23,10 +23,11 @@ from zib.core.rng import Role, stream
 from zib.env import Gaussian, QuantileTable, ZeroInflated
 from zib.experiments.draw import Drawn
 from zib.experiments.harness import Experiment, Scaled
-from zib.experiments.judge import from_cases, listing, number
+from zib.experiments.judge import from_cases
 from zib.experiments.record import Setting, Table, Verdict
 from zib.mab import SubGaussian
 from zib.report import Style, legend_below
+from zib.report.numbers import listing, number
 from zib.report.style import style_of
 from zib.theory._vectorise import over
 from zib.theory.means import given_count_radius_scalar

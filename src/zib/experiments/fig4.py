@@ -24,7 +24,7 @@ from zib.experiments.contextual_study import (
 )
 from zib.experiments.draw import Look, detailed_table
 from zib.experiments.harness import Panel, Played, Scaled, Simulated, play
-from zib.experiments.judge import at_most, compare_all, lower, number, ratio
+from zib.experiments.judge import at_most, compare_all, lower, ratio
 from zib.experiments.loan_study import (
     LAMBDA,
     Book,
@@ -35,6 +35,7 @@ from zib.experiments.loan_study import (
     record_settings,
 )
 from zib.experiments.record import Setting, Table, Verdict
+from zib.report.numbers import number
 from zib.sim import Results
 
 FACTORS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)

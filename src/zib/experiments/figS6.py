@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from zib import theory
 from zib.experiments.draw import Drawn
 from zib.experiments.harness import Experiment
-from zib.experiments.judge import number
 from zib.experiments.record import Setting, Table, Verdict
+from zib.report.numbers import number
 
 Array = NDArray[np.float64]
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")

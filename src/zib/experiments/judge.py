@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from zib.core.rng import Role, stream
 from zib.experiments.record import SAID, Status, Verdict
+from zib.report.numbers import listing, number
 from zib.sim import Results
 from zib.stats import intervals
 
@@ -327,34 +328,3 @@ def _grouped(names: Sequence[tuple[str, str]], totals: Mapping[str, int]) -> str
         complete = len(places) > 1 and len(places) == totals[subject]
         phrases.append(subject if complete else f"{subject} ({', '.join(places)})")
     return "; ".join(phrases)
-
-
-def listing(names: Sequence[str]) -> str:
-    """Return names as a phrase.
-
-    Examples
-    --------
-    >>> listing(["a", "b", "c"])
-    'a, b and c'
-    """
-    unique = list(dict.fromkeys(names))
-    if len(unique) < 2:
-        return "".join(unique)
-    return f"{', '.join(unique[:-1])} and {unique[-1]}"
-
-
-def number(x: float) -> str:
-    """Return a number with about three significant digits, without exponents where possible.
-
-    Examples
-    --------
-    >>> number(1234.5), number(0.012345), number(12.345)
-    ('1234', '0.0123', '12.3')
-    """
-    if not math.isfinite(x):
-        return str(x)
-    if x == 0 or 1e-4 <= abs(x) < 1e7:
-        digits = 0 if abs(x) >= 1000 else max(0, 2 - math.floor(math.log10(abs(x)))) if x else 0
-        text = f"{x:.{digits}f}"
-        return text if float(text) != 0 or x == 0 else f"{x:.1e}"
-    return f"{x:.2e}"

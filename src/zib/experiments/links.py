@@ -23,16 +23,9 @@ from zib.experiments.contextual_study import (
 )
 from zib.experiments.draw import side_by_side
 from zib.experiments.harness import Panel, Played, Scaled
-from zib.experiments.judge import (
-    Ratio,
-    compare,
-    final_regrets,
-    from_cases,
-    grows,
-    listing,
-    lower,
-)
+from zib.experiments.judge import Ratio, compare, final_regrets, from_cases, grows, lower
 from zib.experiments.record import Table, Verdict
+from zib.report.numbers import listing
 from zib.stats import intervals
 
 SIMILAR = 1.5  # "quite similar": regret within this factor of that with the probit link

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from zib.cases.loan import LoanPricing, LoanRecords, synthetic_loan_records
 from zib.cases.loan.fit import default_cuts
-from zib.experiments.judge import number
 from zib.experiments.record import Context, Setting, Table
 from zib.logs import load_frame
+from zib.report.numbers import number
 
 FOLDER_VARIABLE = "ZIB_DATA"
 KZ_FILE = "karlan_zinman_2008/kz_demandelasts_aer08.dta"

@@ -14,17 +14,9 @@ from zib.core.rng import Role, stream
 from zib.env.generators import FAMILIES, RandomMAB
 from zib.experiments.draw import TITLES, Look, detailed_table, side_by_side
 from zib.experiments.harness import Panel, Played, Scaled, Simulated, amount
-from zib.experiments.judge import (
-    Comparison,
-    below,
-    compare,
-    grows,
-    growth,
-    lower,
-    number,
-    where,
-)
+from zib.experiments.judge import Comparison, below, compare, grows, growth, lower, where
 from zib.experiments.record import Setting, Table, Verdict
+from zib.report.numbers import number
 from zib.sim import Results
 
 PAPER_REPLICATIONS = 50
@@ -245,12 +237,7 @@ def policies(maker: RandomMAB, horizon: int) -> dict[str, Any]:
         "ZI-UCB": zib.mab.ZIUCB(horizon=horizon, sigma=sigma),
         "ZI-TS": zib.mab.ZITS(horizon=horizon, sigma=sigma),
         **_beyond(sigma=sigma),
-        **{
-            f"UCB {size} size" + (" (strong)" if size == "true" else ""): zib.mab.UCB(
-                horizon=horizon, sigma=sigma, size=size
-            )
-            for size in ("component", "variance", "estimated", "true")
-        },
+        **_plain_ucbs(horizon=horizon, sigma=sigma),
         "MOTS": zib.mab.MOTS(horizon=horizon, sigma=sigma),
         **_others(scale, sigma),
     }
@@ -275,15 +262,17 @@ def _exponential_policies(maker: RandomMAB, horizon: int) -> dict[str, Any]:
         "ZI-TS exponential": zib.mab.ZIExponentialTS(),
         "ZI-TS stable": zib.mab.ZIStableTS(sigma=largest / math.sqrt(2.0), stability=1.8),
         **_beyond(family="exponential"),
-        **{
-            f"UCB {size} size" + (" (strong)" if size == "true" else ""): zib.mab.UCB(
-                horizon=horizon, tail=tail, size=size
-            )
-            for size in ("component", "variance", "estimated", "true")
-        },
+        **_plain_ucbs(horizon=horizon, tail=tail),
         "MOTS": zib.mab.MOTS(horizon=horizon, sigma=lam),
         **_others(3 * largest, largest),
     }
+
+
+def _plain_ucbs(**known: Any) -> dict[str, Any]:
+    """Return UCB on the rewards as they come, with four opinions about their size."""
+    sizes = ("component", "variance", "estimated", "true")
+    labels = (*BASELINES[:3], STRONG)
+    return {label: zib.mab.UCB(size=size, **known) for label, size in zip(labels, sizes)}
 
 
 def _beyond(**family: Any) -> dict[str, Any]:

@@ -14,11 +14,12 @@ import zib
 from zib.env import MAB, LogNormal, Pareto, ZeroInflated
 from zib.experiments.draw import Drawn
 from zib.experiments.harness import Panel, Played, Scaled, Simulated
-from zib.experiments.judge import from_cases, grows, number, ratio, where
+from zib.experiments.judge import Ratio, from_cases, grows, ratio, where
 from zib.experiments.loan_study import FOLDER_VARIABLE, KL_FILE, KZ_FILE, data_files
 from zib.experiments.mab_study import panel_ids, panel_name, policies
 from zib.experiments.record import Setting, Table, Verdict
 from zib.report import style_of
+from zib.report.numbers import number
 from zib.sim import Results
 
 DEFAULT = "ZI adaptive"
@@ -89,21 +90,21 @@ class NoKnobs(Simulated):
 
     def tables(self, found: list[Played]) -> Iterable[Table]:
         """Return the default against the best of the others."""
-        costs = (cost(panel.name, panel.result) for panel in found)
-        yield Table(
-            "The default against the best",
-            ("world", "regret of the default", "best other policy", "its regret", "ratio"),
-            tuple(
+        rows = []
+        for panel in found:
+            finals = dict(zip(panel.result.labels, panel.result.mean()[:, -1]))
+            case = cost(panel.name, panel.result)
+            rows.append(
                 (
-                    c.world,
-                    number(c.default),
-                    c.best,
-                    number(c.regret),
-                    f"{c.ratio:.2f} [{c.low:.2f}, {c.high:.2f}]",
+                    panel.name,
+                    number(float(finals[DEFAULT])),
+                    case.second,
+                    number(float(finals[case.second])),
+                    f"{case.ratio:.2f} [{case.low:.2f}, {case.high:.2f}]",
                 )
-                for c in costs
-            ),
-        )
+            )
+        head = ("world", "regret of the default", "best other policy", "its regret", "ratio")
+        yield Table("The default against the best", head, tuple(rows))
 
     def claims(self, found: list[Played]) -> Iterable[Verdict]:
         """Judge what knowing nothing costs, and the growth of the default's regret.
@@ -296,34 +297,14 @@ def _logs() -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------ claims
 
 
-class Cost(NamedTuple):
-    """Regret of the default over that of the best policy told the truth, with a 95 % interval."""
-
-    world: str
-    best: str
-    default: float
-    regret: float
-    ratio: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.world}: {number(self.default)} against {number(self.regret)} of {self.best}, "
-            f"{self.ratio:.2f} times [{self.low:.2f}, {self.high:.2f}]"
-        )
-
-
-def cost(name: str, result: Results) -> Cost:
+def cost(name: str, result: Results) -> Ratio:
     """Compare the default with the policy whose mean regret turned out lowest.
 
     The lowest of many means is too low, so the ratio is rather too large.
     """
-    mean = dict(zip(result.labels, map(float, result.mean()[:, -1])))
-    default = mean.pop(DEFAULT)
-    best = min(mean, key=lambda label: mean[label])
-    found = ratio(name, result, DEFAULT, best)
-    return Cost(name, best, default, mean[best], found.ratio, found.low, found.high)
+    mean = dict(zip(result.labels, result.mean()[:, -1]))
+    del mean[DEFAULT]
+    return ratio(name, result, DEFAULT, min(mean, key=lambda label: mean[label]))
 
 
 def costs_verdict(found: Sequence[Played]) -> Verdict:
@@ -335,10 +316,10 @@ def costs_verdict(found: Sequence[Played]) -> Verdict:
         costs,
         good=lambda c: c.high <= TARGET,
         bad=lambda c: c.low > TARGET,
-        name=lambda c: where("", c.world),
+        name=lambda c: where("", c.panel),
     )
     worst = max(costs, key=lambda c: c.ratio)
-    words = f"{verdict.words}; largest ratio {worst.ratio:.2f} ({worst.world})"
+    words = f"{verdict.words}; largest ratio {worst.ratio:.2f} ({worst.panel})"
     return replace(verdict, words=words)
 
 

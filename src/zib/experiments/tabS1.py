@@ -14,9 +14,9 @@ from zib.cases.loan.records import LoanRecords
 from zib.core.rng import Role, stream
 from zib.env.contextual_draws import LinkName
 from zib.experiments.harness import Experiment, Scaled
-from zib.experiments.judge import listing
 from zib.experiments.loan_study import Book, books, record_notes, record_settings
 from zib.experiments.record import Setting, Status, Table, Verdict
+from zib.report.numbers import listing
 from zib.stats import intervals
 
 LINKS: tuple[LinkName, ...] = ("logit", "probit", "cauchit", "log", "cloglog")
