@@ -18,9 +18,10 @@ from unittest import mock
 import zib
 from benchmarks import scene
 from benchmarks._measure import Part, Row
-from zib.sim import Plan, Store, backends
+from zib.sim import Plan, Store
+from zib.sim import run as running
 from zib.sim.loop import Run, loop_of
-from zib.sim.summary import Merger
+from zib.sim.summary import CollectSummary
 
 ENV = zib.env.GaussianMAB(means=scene.MEANS, probs=scene.PROBS, sigma=scene.SIGMA)
 HORIZON = 10_000
@@ -70,7 +71,7 @@ def _books(plan: Plan, runs: list[Run]) -> None:
         tempfile.TemporaryDirectory() as folder,
         Path(os.devnull).open("w") as nowhere,
         contextlib.redirect_stderr(nowhere),
-        mock.patch.object(backends, "loop_of", return_value=known),
+        mock.patch.object(running, "loop_of", return_value=known),
         mock.patch("zib.sim.simulate.warm_up"),
         mock.patch.dict(os.environ, FORCE_COLOR="1"),  # draws the bar although nobody looks
     ):
@@ -202,8 +203,9 @@ def _costs(quick: bool) -> list[Row]:
         store = Store(folder)
         put = _each(n, lambda i: store.put(f"{i:064x}", rows._asdict(), {}))
         get = _each(n, lambda i: store.get(f"{i:064x}"))
-    merger = Merger(_plan(FAST, 200))
-    merge = _each(n, lambda i: merger.add([rows]))
+    plan = _plan(FAST, 200)
+    collector, block = CollectSummary(plan), plan.blocks[0]
+    merge = _each(n, lambda i: collector.add({block: rows}))
     return [
         Row("study", "size of a block", WHO, size / 1000, "kB"),
         Row("study", "driver: write a block to the store", WHO, 1e3 * put, "ms"),

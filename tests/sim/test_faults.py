@@ -21,6 +21,7 @@ from zib.sim import Store
 
 pytestmark = pytest.mark.slow
 
+pytestmark = pytest.mark.slow
 KILLS = {"threads": 15, "processes": 3, "dask": 12}
 
 

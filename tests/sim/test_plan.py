@@ -20,7 +20,8 @@ def plan(policies=None, env=ENV, **options):
 
 
 def keys(*args, **options):
-    return [block.key for block in plan(*args, **options).blocks]
+    made = plan(*args, **options)
+    return [made.key_of(block) for block in made.blocks]
 
 
 def test_blocks_cover_every_replication_once():
@@ -29,8 +30,10 @@ def test_blocks_cover_every_replication_once():
         mine = [b for b in made.blocks if b.policy == policy]
         played = [r for b in mine for r in range(b.first, b.last)]
         assert played == list(range(450))
-    assert len({block.key for block in made.blocks}) == len(made.blocks) == 6
-    assert [b[:3] for b in made.nameless_blocks] == [b[:3] for b in made.blocks]
+    assert len({made.key_of(block) for block in made.blocks}) == len(made.blocks) == 6
+    for block in made.blocks:
+        assert made.block_around(block) == block
+        assert made.block_around(block._replace(first=block.last - 1)) == block
 
 
 def test_block_length_depends_on_the_horizon_only():
@@ -45,8 +48,8 @@ def test_block_length_depends_on_the_horizon_only():
 def test_what_keys_do_not_depend_on():
     before = keys()
     assert keys({"another label": UCB1}) == before
-    two = plan({"b": zib.mab.UCBV(), "a": UCB1}).blocks
-    assert [block.key for block in two if block.policy == 1] == before
+    two = plan({"b": zib.mab.UCBV(), "a": UCB1})
+    assert [two.key_of(block) for block in two.blocks if block.policy == 1] == before
     assert keys(replications=1000)[:2] == before[:2]  # whole blocks are taken over
     assert keys(env=zib.env.GaussianMAB(means=(1.0, 2.0), probs=(0.3, 0.4), sigma=1)) == before
 
@@ -68,17 +71,13 @@ def test_what_keys_depend_on(options):
     assert plan(**options).hash != plan().hash
 
 
-@pytest.mark.parametrize("what", ["version", "machine", "code"])
+@pytest.mark.parametrize("what", ["zib", "python", "numpy", "numba", "scipy", "machine"])
 def test_versions_machine_and_code_count(monkeypatch, what):
     from zib.sim import plan as module
 
     before = keys()
-    if what == "version":
-        monkeypatch.setattr(module, "library_versions", lambda: {"numpy": "tomorrow's"})
-    elif what == "machine":
-        monkeypatch.setattr(module.platform, "machine", lambda: "abacus")
-    else:
-        monkeypatch.setattr(module, "code_hash", lambda modules: "edited")
+    now = {**module.versions(), what: "another"}
+    monkeypatch.setattr(module, "versions", lambda: now)
     assert not set(keys()) & set(before)
 
 
@@ -92,17 +91,25 @@ def test_plan_is_frozen_and_readable():
         made.seed = 3
 
 
-def test_hash_exists_where_nothing_can_be_stored():
-    class Odd(zib.env.GaussianMAB):
-        lock: object = None
+class Odd(zib.env.GaussianMAB):
+    lock: object = None
 
+
+def test_hash_exists_where_nothing_can_be_stored():
     env = Odd(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0)
     env.lock = iter([])
     with pytest.raises(CannotBeStored):
-        _ = plan(env=env).blocks
+        keys(env=env)
     assert plan(env=env).hash == plan(env=env).hash != plan(env=env, seed=1).hash
     assert "not storable" in plan(env=env).to_data()
-    done = zib.simulate([UCB1], env, horizon=20, replications=1, progress=False)
-    assert np.isfinite(done.regret).all()
-    with pytest.raises(CannotBeStored, match="leave `store` out"):
-        zib.simulate([UCB1], env, horizon=20, replications=1, progress=False, store="unused")
+
+
+def test_what_cannot_be_named_is_played_and_not_stored_with_one_warning(tmp_path):
+    env = Odd(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0)
+    env.lock = iter([])
+    options = {"horizon": 20, "replications": 1, "progress": False, "checkpoints": 5}
+    with pytest.warns(RuntimeWarning, match="cannot name a .*nothing is kept or looked") as caught:
+        done = zib.simulate([UCB1], env, **options, store=tmp_path / "unused")
+    assert len(caught) == 1
+    assert not (tmp_path / "unused").exists()
+    assert np.array_equal(done.regret, zib.simulate([UCB1], env, **options).regret)

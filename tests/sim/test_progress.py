@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from zib.sim import progress
+from zib.sim import run
 
 
 def test_the_bar_is_told_of_every_step():
     told = []
-    tick, finish = progress._now_and_then(told.append)
+    tick, finish = run._now_and_then(told.append)
 
     def work(single):
         for _ in range(1000):
@@ -27,7 +27,7 @@ def test_the_bar_is_told_of_every_step():
 
 def test_between_two_drawings_there_is_a_pause():
     told = []
-    tick, finish = progress._now_and_then(told.append)
+    tick, finish = run._now_and_then(told.append)
     for _ in range(1000):
         tick(1)
     assert len(told) < 10
@@ -36,11 +36,11 @@ def test_between_two_drawings_there_is_a_pause():
 
 
 def test_a_bar_is_drawn_on_a_terminal_only(monkeypatch, capsys):
-    with progress.progress(True, 10) as tick:
+    with run.showing(True, 10) as tick:
         tick(10)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with progress.progress(True, 10) as tick:
+    with run.showing(True, 10) as tick:
         for _ in range(10):
             tick(1)
     assert "10/10" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import zib
-from zib.sim import Plan, Store, backends, ledger
+from zib.sim import Plan, Store, run, schedule
 from zib.sim import store as store_module
 
 ENV = zib.env.GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.2], sigma=1.0)
@@ -52,14 +52,14 @@ class Counted:
 
     def __init__(self, monkeypatch) -> None:
         self.played: list[tuple[int, int]] = []
-        original = backends.play_piece
+        original = run.play_part
 
-        def count(work, piece, *rest):
-            rows = original(work, piece, *rest)
-            self.played += [(piece.block.policy, piece.first + i) for i in range(len(rows.regret))]
+        def count(plan, part, *rest):
+            rows = original(plan, part, *rest)
+            self.played += [(part.policy, part.first + i) for i in range(len(rows.regret))]
             return rows
 
-        monkeypatch.setattr(backends, "play_piece", count)
+        monkeypatch.setattr(run, "play_part", count)
 
 
 @pytest.fixture
@@ -92,6 +92,7 @@ def test_more_replications_and_other_policies_take_over_what_fits(store, whole, 
     assert played == {0: list(range(16, 30)), 1: list(range(16, 30)), 2: list(range(30))}
 
 
+@pytest.mark.slow
 def test_processes_use_the_store(store, whole):
     same(simulate(store=store, backend="processes", workers=2), whole)
     assert Plan.of(SPECS, ENV, horizon=100, replications=20, checkpoints=10).missing(store) == []
@@ -100,12 +101,13 @@ def test_processes_use_the_store(store, whole):
 def test_a_damaged_block_is_played_again(store, whole, counted):
     simulate(store=store)
     counted.played.clear()
-    block = Plan.of(SPECS, ENV, horizon=100, replications=20, checkpoints=10).blocks[2]
-    path = store.path_of(block.key)
+    plan = Plan.of(SPECS, ENV, horizon=100, replications=20, checkpoints=10)
+    block = plan.blocks[2]
+    path = store.path_of(plan.key_of(block))
     content = bytearray(path.read_bytes())
     content[-40] ^= 1
     path.write_bytes(content)
-    with pytest.warns(RuntimeWarning, match=f"{block.key}.zib in the store is damaged"):
+    with pytest.warns(RuntimeWarning, match=f"{plan.key_of(block)}.npz in the store is damaged"):
         same(simulate(store=store), whole)
     assert sorted(counted.played) == [(block.policy, r) for r in range(block.first, block.last)]
     counted.played.clear()
@@ -185,13 +187,13 @@ def test_blocks_that_another_process_has_are_waited_for(store, whole, counted):
     """Somebody holds two blocks: finishes one, dies over the other."""
     plan = Plan.of(SPECS, ENV, horizon=100, replications=20, checkpoints=10)
     finished, left = plan.blocks[0], plan.blocks[3]
-    claims = [store.claim(block.key) for block in (finished, left)]
+    claims = [store.claim(plan.key_of(block)) for block in (finished, left)]
     rows = slice(finished.first, finished.last)
 
     def elsewhere():
         time.sleep(0.5)
-        run = [x[0, rows] for x in (whole.regret, whole.reward, whole.pulls)]
-        store.put(finished.key, dict(zip(("regret", "reward", "pulls"), run)), {})
+        found = [x[0, rows] for x in (whole.regret, whole.reward, whole.pulls)]
+        store.put(plan.key_of(finished), dict(zip(("regret", "reward", "pulls"), found)), {})
         for claim in claims:
             claim.release()
 
@@ -205,19 +207,20 @@ def test_blocks_that_another_process_has_are_waited_for(store, whole, counted):
     assert counted.played.index(order[0]) >= 40 - 2 * SMALL  # last, when all others were done
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(tmp_path, whole):
     code = f"""
     import json, sys, time, zib
     import zib.sim.plan
-    from zib.sim import backends
+    from zib.sim import run
     zib.sim.plan.LONGEST_BLOCK = {SMALL}
-    original, played = backends.play_piece, []
-    def count(work, piece, *rest):
+    original, played = run.play_part, []
+    def count(plan, part, *rest):
         time.sleep(0.05)
-        rows = original(work, piece, *rest)
-        played.extend([piece.block.policy, piece.first + i] for i in range(len(rows.regret)))
+        rows = original(plan, part, *rest)
+        played.extend([part.policy, part.first + i] for i in range(len(rows.regret)))
         return rows
-    backends.play_piece = count
+    run.play_part = count
     env = zib.env.GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.2], sigma=1.0)
     specs = {{"ucb1": zib.mab.UCB1(), "ucb": zib.mab.ZIUCB(horizon=100, sigma=1.0)}}
     zib.simulate(specs, env, horizon=100, replications=1, progress=False)  # compiled from here on
@@ -260,7 +263,7 @@ def test_two_processes_share_the_work(tmp_path, whole):
 
 
 def test_few_claims_are_held_at_a_time(store, whole, monkeypatch):
-    monkeypatch.setattr(ledger, "MOST_CLAIMS", 0)
+    monkeypatch.setattr(schedule, "MOST_CLAIMS", 0)
     claimed = []
     monkeypatch.setattr(Store, "claim", lambda self, key: claimed.append(key))
     same(simulate(store=store), whole)
@@ -288,10 +291,8 @@ def test_interrupted_run_goes_on_with_what_is_stored(store, whole, counted):
 def test_claims_that_a_dead_process_left_on_finished_blocks_are_removed(store, whole):
     """It was killed between keeping the block and giving up its claim."""
     simulate(store=store)
-    keys = [
-        block.key
-        for block in Plan.of(SPECS, ENV, horizon=100, replications=20, checkpoints=10).blocks
-    ]
+    plan = Plan.of(SPECS, ENV, horizon=100, replications=20, checkpoints=10)
+    keys = [plan.key_of(block) for block in plan.blocks]
     left = [store.path_of(key).with_suffix(".lock") for key in keys[:2]]
     for path in left:
         path.touch()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import multiprocessing
 import os
 import time
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +63,19 @@ def test_any_damaged_byte_and_any_cut_is_noticed(store):
         assert not path.exists()
     path.write_bytes(whole)
     assert store.get(KEY) is not None
+
+
+def test_a_block_is_a_plain_npz_file(store):
+    """Anybody can read it: NumPy, and the checksum with any archive tool."""
+    store.put(KEY, ARRAYS, {"policy": "a"})
+    path = store.path_of(KEY)
+    with np.load(path, allow_pickle=False) as data:
+        assert np.array_equal(data["regret"], ARRAYS["regret"])
+        assert json.loads(str(data["meta"]))["key"] == KEY
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        checksum = archive.comment.decode()
+    assert checksum == hashlib.sha256(path.read_bytes()[: -len(checksum)]).hexdigest()
 
 
 def test_a_file_under_a_wrong_name_is_not_believed(store):
@@ -128,25 +144,29 @@ def test_info_clear_and_files_of_others(store):
     assert store.info()[1:] == (0, 0, 0)
     for i in range(3):
         store.put(f"{i}{i}" + 62 * "a", ARRAYS, {})
-    left = store.folder / "00" / f".{KEY}.zib.x8z"
+    left = store.folder / "00" / f".{KEY}.npz.x8z"
     left.write_bytes(b"half")
     note = store.folder / "00" / "notes.txt"
     note.write_text("mine")
+    mine = store.folder / "00" / "results.npz"
+    mine.write_bytes(b"mine too")
+    old = store.folder / "00" / f"{KEY}.zib"  # as earlier versions wrote it
+    old.write_bytes(b"old")
     claim = store.claim(KEY)
     info = store.info()
     assert info.files == 3
-    assert info.size == sum(p.stat().st_size for p in store.folder.rglob("*.zib"))
-    assert info.leftovers == 3
+    assert info.size == sum(p.stat().st_size for p in store.folder.rglob("*aa.npz"))
+    assert info.leftovers == 3  # one half-written, one claimed, one old
     claim.release()
     store.clear()
-    assert [p for p in store.folder.rglob("*") if p.is_file()] == [note]
+    assert {p for p in store.folder.rglob("*") if p.is_file()} == {note, mine}
     assert store.info().files == 0
     assert Store(store.folder / "nowhere").clear().files == 0
 
 
 def test_old_half_written_files_are_swept(store):
     store.put(KEY, ARRAYS, {})
-    old, young = (store.folder / "ab" / f".{KEY}.zib.{x}" for x in ("old", "young"))
+    old, young = (store.folder / "ab" / f".{KEY}.npz.{x}" for x in ("old", "young"))
     for path in (old, young):
         path.write_bytes(b"half")
     os.utime(old, (0, time.time() - 2 * 3600))

@@ -34,7 +34,7 @@ from zib.experiments.harness import Experiment
 from zib.experiments.loan_study import data_files
 from zib.experiments.record import SCALES, Context, Record, Scale
 from zib.sim import CannotBeStored, Store
-from zib.sim.code import code_hash
+from zib.sim.keys import user_code
 from zib.sim.store import as_store
 
 KEPT_FORMAT = 1  # raise it when stored items can no longer be read
@@ -296,7 +296,7 @@ def key_of(experiment: Item, scale: Scale, seed: int) -> str | None:
     if name not in sys.modules:
         return None
     try:
-        code = code_hash(frozenset({name}))
+        code = [compiled.source_hash(everything=True), user_code([name])]
     except CannotBeStored:
         return None
     content = {

@@ -1,40 +1,32 @@
 """A plan: which policies play what, how often and with which seed, cut into blocks with names.
 
-A block is some replications of one policy. Its name, `key`, is a hash of all that its numbers
-depend on and of nothing else: the parameters, the environment, the checkpoints, the seed, the code
-that plays, the versions of what that code calls. So a block that was played for one study serves
-every other study that asks for the same.
+A block is some replications of one policy. Its key is a hash of all that its numbers depend on and
+of nothing else: the parameters, the environment, the checkpoints, the seed, our sources, the user's
+modules involved, the versions of what that code calls. So a block that was played for one study
+serves every other study that asks for the same.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib import metadata
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zib.contextual.policy import lookup_policy
-from zib.core import cache as _cache
 from zib.core import saved
 from zib.core import validate as check
 from zib.core.kernel import lookup
 from zib.core.spec import label_of
-from zib.sim.code import CannotBeStored, code_hash
-from zib.sim.fingerprint import fingerprint
-from zib.sim.loop import loop_of
+from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code, versions
 
 if TYPE_CHECKING:
     from zib.sim.store import Store
 
-FORMAT = 1  # of the keys: raise it when the same words come to mean other numbers
-LIBRARIES = ("numpy", "numba", "scipy")
+FORMAT = 2  # of the keys: raise it when the same words come to mean other numbers
 
 # Rounds in a block: about a second of work. The number of workers and of replications must not
 # matter, or a larger study could not take over the blocks of a smaller one.
@@ -43,12 +35,16 @@ LONGEST_BLOCK = 256
 
 
 class Block(NamedTuple):
-    """Replications first, …, last − 1 of one policy; `key` is "" where it cannot be named."""
+    """Replications first, …, last − 1 of one policy."""
 
     policy: int
     first: int
     last: int
-    key: str
+
+    @property
+    def size(self) -> int:
+        """How many replications these are."""
+        return self.last - self.first
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +116,21 @@ class Plan:
             rounds = BLOCK_ROUNDS_CONTEXTUAL
         return max(1, min(rounds // self.horizon, LONGEST_BLOCK))
 
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks in the order in which they are played: row by row of equal replications."""
+        length = self.block_length
+        return [
+            Block(policy, first, min(first + length, self.replications))
+            for first in range(0, self.replications, length)
+            for policy in range(len(self.specs))
+        ]
+
+    def block_around(self, part: Block) -> Block:
+        """Return the block that some replications of one policy are a part of."""
+        first = part.first - part.first % self.block_length
+        return Block(part.policy, first, min(first + self.block_length, self.replications))
+
     @cached_property
     def policy_hashes(self) -> tuple[str, ...]:
         """Per policy the hash of all that one replication depends on, but for its number.
@@ -134,41 +145,25 @@ class Plan:
 
     def _policy_hash(self, spec: Any, environment: str, around: frozenset[str]) -> str:
         content, own = fingerprint(spec)
-        modules = own | around | {loop_of(self.environment).__module__}
-        return _hash(
+        return hash_of(
             {
                 "format": FORMAT,
                 "spec": content,
                 "environment": environment,
                 "checkpoints": self.checkpoints.tolist(),
                 "seed": self.seed,
-                "code": code_hash(modules),
-                "versions": library_versions(),
-                "machine": platform.machine(),
+                "versions": versions(),
+                "user code": user_code(own | around),
             }
         )
 
-    @property
-    def blocks(self) -> list[Block]:
-        """The blocks in the order in which they are played and merged; keys must be possible."""
-        return list(self._blocks(self.policy_hashes))
-
-    @property
-    def nameless_blocks(self) -> list[Block]:
-        """The same without keys, for simulations without a store."""
-        return list(self._blocks(("",) * len(self.specs)))
-
-    def _blocks(self, hashes: Sequence[str]) -> Iterator[Block]:
-        length = self.block_length
-        for first in range(0, self.replications, length):
-            last = min(first + length, self.replications)
-            for policy, name in enumerate(hashes):
-                key = _hash([name, first, last]) if name else ""
-                yield Block(policy, first, last, key)
+    def key_of(self, block: Block) -> str:
+        """Return the name of a block in a store, or raise CannotBeStored."""
+        return hash_of([self.policy_hashes[block.policy], block.first, block.last])
 
     def missing(self, store: Store) -> list[Block]:
         """Return the blocks that are not in `store`."""
-        return [block for block in self.blocks if block.key not in store]
+        return [block for block in self.blocks if self.key_of(block) not in store]
 
     @cached_property
     def hash(self) -> str:
@@ -178,8 +173,8 @@ class Plan:
         except CannotBeStored:  # the next best: words, and all sources
             specs = [saved.spec_to_data(spec) for spec in self.specs]
             rounds = self.checkpoints.tolist()
-            parts = [specs, repr(self.environment), rounds, self.seed, _cache.SOURCE_HASH]
-        return _hash([*parts, list(self.labels), self.replications])[:16]
+            parts = [specs, repr(self.environment), rounds, self.seed, versions()]
+        return hash_of([*parts, list(self.labels), self.replications])[:16]
 
     def to_data(self) -> dict[str, Any]:
         """Return the plan as data for JSON."""
@@ -199,17 +194,6 @@ class Plan:
         except CannotBeStored as error:
             data["not storable"] = str(error)
         return data
-
-
-@cache
-def library_versions() -> dict[str, str]:
-    """Return the versions of what the code that plays calls."""
-    return {name: metadata.version(name) for name in LIBRARIES}
-
-
-def _hash(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _labelled(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zib.core import validate as check
-from zib.sim.saved_arrays import load_arrays, save_arrays
+from zib.sim.loop import Run
+from zib.sim.plan import Block, Plan
+from zib.sim.store import load_arrays, save_arrays
+from zib.stats import intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +38,101 @@ class Difference(NamedTuple):
         return float(self.mean[-1]), float(self.low[-1]), float(self.high[-1])
 
 
-class Results:
+class Measured:
+    """What `Results` and `Summary` have in common: tables, intervals and curves of the regret."""
+
+    labels: tuple[str, ...]
+    checkpoints: NDArray[np.int64]
+    provenance: dict[str, Any]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many replications of each policy are in here."""
+        raise NotImplementedError
+
+    @property
+    def complete(self) -> bool:
+        """Whether every replication of every policy was finished."""
+        raise NotImplementedError
+
+    def mean(self) -> Floats:
+        """Return the mean regret, shape (policy, checkpoint)."""
+        raise NotImplementedError
+
+    def mean_reward(self) -> Floats:
+        """Return the mean reward, shape (policy, checkpoint)."""
+        raise NotImplementedError
+
+    def standard_error(self) -> Floats:
+        """Return the standard error of the mean regret, shape (policy, checkpoint)."""
+        raise NotImplementedError
+
+    def quantile(self, q: float) -> Floats:
+        """Return a quantile of the regret over replications, shape (policy, checkpoint)."""
+        raise NotImplementedError
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends of a t interval for the mean regret, each (policy, checkpoint)."""
+        half = half_width(self.standard_error(), self.counts[:, None], level)
+        return self.mean() - half, self.mean() + half
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Return final regret per policy: mean, standard error, interval, quantiles, reward."""
+        import pandas as pd
+
+        low, high = self.interval(level)
+        return pd.DataFrame(
+            {
+                "policy": self.labels,
+                "regret": self.mean()[:, -1],
+                "standard error": self.standard_error()[:, -1],
+                "low": low[:, -1],
+                "high": high[:, -1],
+                "median": self.quantile(0.5)[:, -1],
+                "10 %": self.quantile(0.1)[:, -1],
+                "90 %": self.quantile(0.9)[:, -1],
+                "reward": self.mean_reward()[:, -1],
+                "replications": self.counts,
+            }
+        )
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw mean regret with intervals; returns the axes."""
+        from zib.report import regret_panel
+
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots(figsize=(7, 4.5), layout="constrained")[1]
+        regret_panel(ax, self, **options)
+        return ax
+
+    def __repr__(self) -> str:
+        mean = self.mean()[:, -1]
+        low, high = (end[:, -1] for end in self.interval())
+        width = max(len(label) for label in self.labels)
+        return "\n".join(
+            [
+                f"{type(self).__name__}: {len(self.labels)} policies, "
+                f"{int(self.counts.max())} replications, {int(self.checkpoints[-1])} rounds"
+                + ("" if self.complete else " (interrupted)"),
+                *(
+                    f"  {self.labels[i]:<{width}}  regret {mean[i]:12.1f}"
+                    f"  95 % [{low[i]:.1f}, {high[i]:.1f}]"
+                    for i in np.argsort(mean)
+                ),
+            ]
+        )
+
+
+def half_width(error: Floats, count: Any, level: float) -> Floats:
+    """Return half the length of a t interval; NaN for fewer than two replications."""
+    level = check.real("level", level, low=0, high=1, closed="neither")
+    count = np.maximum(count, 2)  # with fewer the error is NaN
+    return np.asarray(error * intervals.t_quantile(count - 1, level))
+
+
+class Results(Measured):
     """Regret and reward of several policies in the same environment.
 
     Attributes
@@ -69,42 +166,42 @@ class Results:
         self.pulls = pulls
         self.provenance = provenance
 
-    # -------------------------------------------------------------------------------- summaries
-
     @property
     def finished(self) -> NDArray[np.bool_]:
         """Which (policy, replication) pairs were finished."""
         return np.asarray(~np.isnan(self.regret[:, :, -1]))
 
     @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many replications of each policy were finished."""
+        return np.asarray(self.finished.sum(axis=1))
+
+    @property
     def complete(self) -> bool:
         """Whether every replication of every policy was finished."""
         return bool(self.finished.all())
 
-    def _each(self, values: Floats, what: Any) -> Floats:
-        rows = [what(values[i, self.finished[i]]) for i in range(len(self.labels))]
-        return np.stack(rows)
-
     def mean(self) -> Floats:
         """Return the mean regret, shape (policy, checkpoint)."""
-        return self._each(self.regret, lambda x: _mean(x))
+        return np.asarray(intervals.mean(self.regret, axis=1).value)
+
+    def mean_reward(self) -> Floats:
+        """Return the mean reward, shape (policy, checkpoint)."""
+        return np.asarray(intervals.mean(self.reward, axis=1).value)
 
     def standard_error(self) -> Floats:
         """Return the standard error of the mean regret, shape (policy, checkpoint)."""
-        return self._each(self.regret, lambda x: _standard_error(x))
-
-    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return the ends of a t interval for the mean regret, each (policy, checkpoint)."""
-        half = self._each(self.regret, lambda x: _half_width(x, level))
-        mean = self.mean()
-        return mean - half, mean + half
+        return np.asarray(intervals.standard_error(self.regret, axis=1))
 
     def quantile(self, q: float) -> Floats:
         """Return a quantile of the regret over replications, shape (policy, checkpoint)."""
         q = check.real("q", q, low=0, high=1)
-        return self._each(
-            self.regret,
-            lambda x: np.quantile(x, q, axis=0) if len(x) else np.full(x.shape[1], np.nan),
+        missing = np.full(self.checkpoints.size, np.nan)
+        return np.stack(
+            [
+                np.quantile(regret[done], q, axis=0) if done.any() else missing
+                for regret, done in zip(self.regret, self.finished, strict=True)
+            ]
         )
 
     def difference(self, first: str, second: str, level: float = 0.95) -> Difference:
@@ -112,31 +209,12 @@ class Results:
 
         All policies face the same rewards, so pairing removes most of the noise.
         """
-        a, b = self._policy(first), self._policy(second)
-        both = self.finished[a] & self.finished[b]
-        apart = self.regret[a, both] - self.regret[b, both]
-        mean, half = _mean(apart), _half_width(apart, level)
-        return Difference(self.checkpoints, mean, mean - half, mean + half, int(both.sum()))
-
-    def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return final regret per policy: mean, standard error, interval, quantiles, reward."""
-        import pandas as pd
-
-        low, high = self.interval(level)
-        return pd.DataFrame(
-            {
-                "policy": self.labels,
-                "regret": self.mean()[:, -1],
-                "standard error": self.standard_error()[:, -1],
-                "low": low[:, -1],
-                "high": high[:, -1],
-                "median": self.quantile(0.5)[:, -1],
-                "10 %": self.quantile(0.1)[:, -1],
-                "90 %": self.quantile(0.9)[:, -1],
-                "reward": self._each(self.reward, lambda x: _mean(x))[:, -1],
-                "replications": self.finished.sum(axis=1),
-            }
-        )
+        a, b = (check.choice("policy", label, self.labels) for label in (first, second))
+        apart = self.regret[a] - self.regret[b]
+        count = int((self.finished[a] & self.finished[b]).sum())
+        mean = np.asarray(intervals.mean(apart).value)
+        half = half_width(np.asarray(intervals.standard_error(apart)), count, level)
+        return Difference(self.checkpoints, mean, mean - half, mean + half, count)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a long table: policy, replication, round, regret, reward."""
@@ -153,30 +231,6 @@ class Results:
             }
         )
         return frame.dropna(subset=["regret"]).reset_index(drop=True)
-
-    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw mean regret with intervals; returns the axes."""
-        return draw(self, ax, options)
-
-    def _policy(self, label: str) -> int:
-        return check.choice("policy", label, self.labels)
-
-    def __repr__(self) -> str:
-        lines = [
-            f"Results: {len(self.labels)} policies, {self.regret.shape[1]} replications, "
-            f"{int(self.checkpoints[-1])} rounds" + ("" if self.complete else " (interrupted)")
-        ]
-        low, high = self.interval()
-        order = np.argsort(self.mean()[:, -1])
-        width = max(len(label) for label in self.labels)
-        lines += [
-            f"  {self.labels[i]:<{width}}  regret {self.mean()[i, -1]:12.1f}"
-            f"  95 % [{low[i, -1]:.1f}, {high[i, -1]:.1f}]"
-            for i in order
-        ]
-        return "\n".join(lines)
-
-    # ----------------------------------------------------------------------------------- files
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one ``.npz`` file, whole or not at all (no pickle inside)."""
@@ -198,35 +252,41 @@ class Results:
         )
 
 
-def _mean(x: Floats) -> Floats:
-    return x.mean(axis=0) if len(x) else np.full(x.shape[1], np.nan)
+class CollectRuns:
+    """Keeps every replication; rows that were not played stay NaN."""
+
+    in_order = False
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._runs = empty_runs(plan, len(plan.specs), plan.replications)
+
+    def room(self, block: Block) -> Run:
+        """Return the rows of the block: what is written there is in the results at once."""
+        at = slice(block.first, block.last)
+        regret, reward, pulls = self._runs
+        return Run(regret[block.policy, at], reward[block.policy, at], pulls[block.policy, at])
+
+    def add(self, runs: Mapping[Block, Run]) -> None:
+        """Copy finished blocks; those that were played here are in their place already."""
+        for block, rows in runs.items():
+            for mine, theirs in zip(self.room(block), rows, strict=True):
+                mine[:] = theirs
+
+    @property
+    def finished(self) -> int:
+        """How many replications there are, over all policies."""
+        return int((~np.isnan(self._runs.regret[:, :, -1])).sum())
+
+    def result(self, provenance: dict[str, Any]) -> Results:
+        """Return the results so far."""
+        return Results(self._plan.labels, self._plan.checkpoints, *self._runs, provenance)
 
 
-def _standard_error(x: Floats) -> Floats:
-    if len(x) < 2:
-        return np.full(x.shape[1], np.nan)
-    return np.asarray(x.std(axis=0, ddof=1) / np.sqrt(len(x)))
-
-
-def _half_width(x: Floats, level: float) -> Floats:
-    return _standard_error(x) * t_quantile(len(x), level)
-
-
-def t_quantile(count: int, level: float) -> float:
-    """Return how many standard errors a t interval for the mean of `count` numbers extends."""
-    from scipy.special import stdtrit
-
-    level = check.real("level", level, low=0, high=1, closed="neither")
-    return float(stdtrit(count - 1, 0.5 + level / 2)) if count > 1 else float("nan")
-
-
-def draw(result: Any, ax: Axes | None, options: dict[str, Any]) -> Axes:
-    """Draw mean regret with intervals, on new axes where none are given."""
-    from zib.report import regret_panel
-
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(7, 4.5), layout="constrained")[1]
-    regret_panel(ax, result, **options)
-    return ax
+def empty_runs(plan: Plan, *shape: int) -> Run:
+    """Return arrays for so many replications, NaN until they are filled in."""
+    return Run(
+        np.full((*shape, plan.checkpoints.size), np.nan),
+        np.full((*shape, plan.checkpoints.size), np.nan),
+        np.zeros((*shape, plan.environment.n_arms), dtype=np.int64),
+    )

@@ -8,31 +8,21 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Literal, overload
+from typing import Any, Literal, Required, TypedDict, Unpack, overload
 
 import numba
 import numpy as np
 
 from zib.core import cache
 from zib.core import validate as check
-from zib.sim.backends import (
-    BACKENDS,
-    Interrupted,
-    Work,
-    default_workers,
-    play_block,
-    run_all,
-    warm_up,
-)
-from zib.sim.code import EditedSources
-from zib.sim.dask_backend import require_distributed, run_dask
-from zib.sim.gather import Runs, Stream
-from zib.sim.ledger import Ledger
-from zib.sim.plan import Block, Plan
-from zib.sim.progress import progress as showing
-from zib.sim.results import Results
+from zib.sim.dask import require_distributed, run_dask
+from zib.sim.keys import CannotBeStored
+from zib.sim.plan import Plan
+from zib.sim.results import CollectRuns, Results
+from zib.sim.run import BACKENDS, Interrupted, default_workers, run_all, showing, warm_up
+from zib.sim.schedule import Schedule
 from zib.sim.store import Store, as_store
-from zib.sim.summary import Summary
+from zib.sim.summary import CollectSummary, Summary
 
 KEEP = ("runs", "summary")
 
@@ -45,44 +35,37 @@ class SimulationError(RuntimeError):
         self.partial = partial
 
 
+class Options(TypedDict, total=False):
+    """What `simulate` is told besides policies, environment and what to keep."""
+
+    horizon: Required[int]
+    replications: int
+    seed: int
+    checkpoints: int | Sequence[int]
+    backend: str
+    workers: int | None
+    progress: bool | Callable[[int, int], None]
+    store: bool | str | os.PathLike[str] | Store | None
+    scheduler: str | None
+
+
+Policies = Mapping[str, Any] | Sequence[Any]
+
+
 @overload
 def simulate(
-    policies: Mapping[str, Any] | Sequence[Any],
-    env: Any,
-    *,
-    horizon: int,
-    replications: int = ...,
-    seed: int = ...,
-    checkpoints: int | Sequence[int] = ...,
-    backend: str = ...,
-    workers: int | None = ...,
-    progress: bool | Callable[[int, int], None] = ...,
-    store: bool | str | os.PathLike[str] | Store | None = ...,
-    keep: Literal["runs"] = ...,
-    scheduler: str | None = ...,
+    policies: Policies, env: Any, *, keep: Literal["runs"] = ..., **options: Unpack[Options]
 ) -> Results: ...
 
 
 @overload
 def simulate(
-    policies: Mapping[str, Any] | Sequence[Any],
-    env: Any,
-    *,
-    horizon: int,
-    replications: int = ...,
-    seed: int = ...,
-    checkpoints: int | Sequence[int] = ...,
-    backend: str = ...,
-    workers: int | None = ...,
-    progress: bool | Callable[[int, int], None] = ...,
-    store: bool | str | os.PathLike[str] | Store | None = ...,
-    keep: Literal["summary"],
-    scheduler: str | None = ...,
+    policies: Policies, env: Any, *, keep: Literal["summary"], **options: Unpack[Options]
 ) -> Summary: ...
 
 
 def simulate(
-    policies: Mapping[str, Any] | Sequence[Any],
+    policies: Policies,
     env: Any,
     *,
     horizon: int,
@@ -139,8 +122,9 @@ def simulate(
     missing replications are NaN. If a run fails, `SimulationError.partial` has what is finished.
 
     A stored block is used only if policy, environment, checkpoints, seed, the code that plays and
-    the versions of NumPy, Numba and SciPy are the same; see `zib.sim.Plan`. Results are the same
-    to the last bit with and without a store.
+    the versions of Python, NumPy, Numba and SciPy are the same; see `zib.sim.Plan`. What cannot be
+    named exactly is played and not stored, with a warning. Results are the same to the last bit
+    with and without a store.
 
     Examples
     --------
@@ -168,57 +152,53 @@ def simulate(
         raise check.InvalidParameterError(
             f"`scheduler` is for `backend`='dask'; got {scheduler!r} with {backend!r}"
         )
-    blocks, kept = _blocks(plan, as_store(store))
+    kept = _usable(as_store(store), plan)
     started = time.time()
-    work = Work.of(plan)
-    sink = Runs(plan) if keep == "runs" else Stream(plan, lambda block: play_block(work, block))
+    collector = CollectRuns(plan) if keep == "runs" else CollectSummary(plan)
     total = len(plan.specs) * plan.replications
 
     def so_far() -> Results | Summary:
-        return sink.results(_provenance(plan, started, backend, workers))
+        return collector.result(_provenance(plan, started, backend, workers))
 
     with showing(progress, total * plan.checkpoints.size) as tick:
-        ledger = Ledger(plan, kept, sink, tick)
+        schedule = Schedule(plan, kept, collector, tick)
         try:
-            ledger.look_up(blocks)
+            schedule.look_up()
             if scheduler is None:
-                warm_up(work, ledger.policies)  # here, once, so that no two workers compile it
-            if backend == "dask" and ledger.unfinished:
-                run_dask(work, ledger, workers, scheduler, tick)
-            elif ledger.unfinished:
-                run_all(work, ledger, backend, workers, tick)
+                warm_up(plan, schedule.policies)  # here, once, so that no two workers compile it
+            if backend == "dask" and schedule.unfinished:
+                run_dask(plan, schedule, workers, scheduler, tick)
+            elif schedule.unfinished:
+                run_all(plan, schedule, backend, workers, tick)
         except (Interrupted, KeyboardInterrupt):
-            if sink.finished == 0:
+            if collector.finished == 0:
                 raise KeyboardInterrupt from None
             warnings.warn(
-                f"interrupted: {sink.finished} of {total} runs are finished and kept, the others "
-                f"are missing{' (NaN)' if keep == 'runs' else ''}",
+                f"interrupted: {collector.finished} of {total} runs are finished and kept, the "
+                f"others are missing{' (NaN)' if keep == 'runs' else ''}",
                 UserWarning,
                 stacklevel=2,
             )
         except Exception as error:
-            if sink.finished == 0:
+            if collector.finished == 0:
                 raise
             raise SimulationError(
-                f"a run failed after {sink.finished} of {total} were finished ({error}); "
+                f"a run failed after {collector.finished} of {total} were finished ({error}); "
                 "they are in the attribute `partial` of this error",
                 so_far(),
             ) from error
         finally:
-            ledger.close()
-            sink.close()
+            schedule.close()
     return so_far()
 
 
-def _blocks(plan: Plan, store: Store | None) -> tuple[list[Block], Store | None]:
-    """Return the blocks, and the store unless the sources no longer say what is running."""
-    if store is None:
-        return plan.nameless_blocks, None
+def _usable(store: Store | None, plan: Plan) -> Store | None:
+    """Return the store, or None, with a warning, if blocks of the plan have no exact name."""
     try:
-        return plan.blocks, store
-    except EditedSources as error:
+        return store if store is None or plan.policy_hashes else None
+    except CannotBeStored as error:
         warnings.warn(f"{error}; nothing is kept or looked up", RuntimeWarning, stacklevel=3)
-        return plan.nameless_blocks, None
+        return None
 
 
 def _provenance(plan: Plan, started: float, backend: str, workers: int) -> dict[str, Any]:
@@ -226,7 +206,7 @@ def _provenance(plan: Plan, started: float, backend: str, workers: int) -> dict[
         "plan": plan.to_data(),
         "plan_hash": plan.hash,
         "zib": version("zib"),
-        "sources": cache.SOURCE_HASH,
+        "sources": cache.source_hash(),
         "numpy": np.__version__,
         "numba": numba.__version__,
         "python": platform.python_version(),

@@ -1,36 +1,99 @@
-"""Where finished blocks are kept: one checksummed file per block, named after its key.
+"""Where finished blocks are kept, and the one format of everything that is saved.
 
-A file is written whole or not at all, and is never changed afterwards, so processes may share a
-store without talking to each other. Claims (`Store.claim`) only spare them the same work twice.
+A file is a plain ``.npz``: arrays, and the rest as JSON under the name ``meta``. Nothing is
+pickled. Its SHA-256 is the comment of the archive. A file is written whole or not at all and is
+never changed afterwards, so processes may share a store without talking to each other. Claims
+(`Store.claim`) only spare them the same work twice.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
+import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from zib.core.saved import write_atomically
+from zib.core.saved import SavedStateError, write_atomically
 from zib.core.validate import InvalidParameterError
 
-MAGIC = b"zib store 1\n"
 VARIABLE = "ZIB_STORE"
-ENDING, LOCK = ".zib", ".lock"
+ENDING, LOCK = ".npz", ".lock"
+OURS = re.compile(r"\.?[0-9a-f]+\.(npz|lock|zib)(\.\w+)?").fullmatch  # .zib: of earlier versions
 STALE = 3600.0  # seconds after which a half-written file belongs to a process that died
-BYTES = "bytes"
+META, BYTES = "meta", "bytes"
+CHECKSUM = 64  # characters of a SHA-256
 
 Arrays = dict[str, NDArray[Any]]
+Made = TypeVar("Made")
+
+
+# --------------------------------------------------------------------------------------- the format
+
+
+def to_npz(
+    meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False
+) -> bytes:
+    """Return the bytes of a ``.npz`` file with a checksum as the comment of the archive."""
+    buffer = io.BytesIO()
+    text: Any = np.array(json.dumps(meta, ensure_ascii=False))
+    named: dict[str, Any] = {META: text, **arrays}
+    (np.savez_compressed if compressed else np.savez)(buffer, **named)
+    # an archive ends with the length of its comment, which is 0 so far
+    body = buffer.getvalue()[:-2] + CHECKSUM.to_bytes(2, "little")
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def from_npz(content: bytes, *, checked: bool = True) -> tuple[dict[str, Any], Arrays]:
+    """Return what `to_npz` was given; raises ValueError if a single bit is not as it was."""
+    body, checksum = content[:-CHECKSUM], content[-CHECKSUM:]
+    if checked and hashlib.sha256(body).hexdigest().encode() != checksum:
+        raise ValueError("its checksum does not match")
+    with np.load(io.BytesIO(content), allow_pickle=False) as data:
+        arrays = dict(data)
+    return json.loads(str(arrays.pop(META))), arrays
+
+
+def save_arrays(
+    path: str | os.PathLike[str],
+    kind: str,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+) -> None:
+    """Write a file of this kind, whole or not at all."""
+    content = to_npz({"format": f"zib.{kind}", **meta}, arrays, compressed=True)
+    write_atomically(path, content)
+
+
+def load_arrays(
+    path: str | os.PathLike[str], kind: str, make: Callable[[dict[str, Any], Arrays], Made]
+) -> Made:
+    """Return what `make` makes of a file of this kind, or raise SavedStateError."""
+    damaged = f"{path} is not a saved {kind} file, or it is damaged"
+    try:
+        content = Path(path).read_bytes()
+        # earlier versions wrote no comment, so that its length, 0, was the end of the file
+        meta, arrays = from_npz(content, checked=not content.endswith(b"\0\0"))
+        if meta.get("format") != f"zib.{kind}":
+            raise SavedStateError(damaged)
+        return make(meta, arrays)
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise SavedStateError(f"{damaged}: {error}") from error
+
+
+# ---------------------------------------------------------------------------------------- the store
 
 
 class StoreInfo(NamedTuple):
@@ -108,21 +171,11 @@ class Store:
 
     def put(self, key: str, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
         """Keep arrays under a key; raises OSError where the folder cannot be written."""
-        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        header = {
-            "key": key,
-            "about": {**about, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())},
-            "arrays": [[name, a.dtype.str, list(a.shape)] for name, a in contiguous.items()],
-        }
-        words = json.dumps(header, ensure_ascii=False).encode()
-        parts = [MAGIC, len(words).to_bytes(8, "little"), words]
-        parts += [array.tobytes() for array in contiguous.values()]
-        digest = hashlib.sha256()
-        for part in parts:
-            digest.update(part)
+        written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        content = to_npz({"key": key, "about": {**about, "written": written}}, arrays)
         path = self.path_of(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, b"".join([*parts, digest.digest()]))
+        write_atomically(path, content)
         if not self._swept:
             self._swept = True
             self._sweep(STALE)
@@ -162,7 +215,10 @@ class Store:
             )
             return None
         try:
-            return _unpacked(key, content)
+            meta, arrays = from_npz(content)
+            if meta["key"] != key:
+                raise ValueError("it belongs to another key")
+            return meta, arrays
         except ValueError as error:
             _warn(f"{path} in the store is damaged ({error}); it is removed and computed again")
             with contextlib.suppress(OSError):
@@ -170,13 +226,6 @@ class Store:
             return None
 
     # ----------------------------------------------------------------------------------- claims
-
-    def tidy(self, key: str) -> None:
-        """Remove the claim of a process that died between keeping a block and giving it up."""
-        if self.path_of(key).with_suffix(LOCK).exists():
-            claim = self.claim(key)
-            if claim is not None:
-                claim.release()
 
     def claim(self, key: str) -> Claim | None:
         """Return the claim on a key, or None while another process (or thread) has it.
@@ -197,20 +246,28 @@ class Store:
             return Claim()
         return Claim(lock)
 
+    def tidy(self, key: str) -> None:
+        """Remove the claim of a process that died between keeping a block and giving it up."""
+        if self.path_of(key).with_suffix(LOCK).exists():
+            claim = self.claim(key)
+            if claim is not None:
+                claim.release()
+
     # -------------------------------------------------------------------------------- housekeeping
 
     def _files(self) -> Iterator[os.DirEntry[str]]:
+        """Yield what a store has written, finished or not; files of others are left alone."""
         with contextlib.suppress(FileNotFoundError):
             for folder in os.scandir(self.folder):
                 if len(folder.name) == 2 and folder.is_dir():
-                    yield from (entry for entry in os.scandir(folder) if entry.is_file())
+                    yield from (entry for entry in os.scandir(folder) if OURS(entry.name))
 
     def info(self) -> StoreInfo:
         """Return how many files and bytes the store holds."""
         files, size, leftovers = 0, 0, 0
         for entry in self._files():
             with contextlib.suppress(FileNotFoundError):  # another process is done with it
-                if _is_finished(entry.name):
+                if entry.name.endswith(ENDING) and not entry.name.startswith("."):
                     size += entry.stat().st_size
                     files += 1
                 else:
@@ -224,8 +281,7 @@ class Store:
         """
         before = self.info()
         for entry in list(self._files()):
-            if _is_ours(entry.name):
-                Path(entry.path).unlink(missing_ok=True)
+            Path(entry.path).unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
             for folder in list(os.scandir(self.folder)):
                 if len(folder.name) == 2 and folder.is_dir():
@@ -237,7 +293,7 @@ class Store:
         """Remove half-written files that a killed process left."""
         now = time.time()
         for entry in list(self._files()):
-            if _is_half_written(entry.name):
+            if entry.name.startswith("."):
                 with contextlib.suppress(OSError):
                     if now - entry.stat().st_mtime > older:
                         Path(entry.path).unlink(missing_ok=True)
@@ -261,35 +317,5 @@ def as_store(store: bool | str | os.PathLike[str] | Store | None) -> Store | Non
     raise InvalidParameterError(f"`store` must be True, False, a folder or a Store; got {store!r}")
 
 
-def _is_finished(name: str) -> bool:
-    return name.endswith(ENDING) and not name.startswith(".")
-
-
-def _is_half_written(name: str) -> bool:
-    return name.startswith(".") and f"{ENDING}." in name
-
-
-def _is_ours(name: str) -> bool:
-    return _is_finished(name) or _is_half_written(name) or name.endswith(LOCK)
-
-
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=4)
-
-
-def _unpacked(key: str, content: bytes) -> tuple[dict[str, Any], Arrays]:
-    start = len(MAGIC) + 8
-    if len(content) < start + 32 or not content.startswith(MAGIC):
-        raise ValueError("it is cut off or no file of a store")
-    if hashlib.sha256(memoryview(content)[:-32]).digest() != content[-32:]:
-        raise ValueError("its checksum does not match")
-    at = start + int.from_bytes(content[len(MAGIC) : start], "little")
-    header = json.loads(content[start:at])
-    if header["key"] != key:
-        raise ValueError("it belongs to another key")
-    arrays: Arrays = {}
-    for name, kind, shape in header["arrays"]:
-        dtype, size = np.dtype(kind), int(np.prod(shape, dtype=np.int64))
-        arrays[name] = np.frombuffer(content, dtype, size, at).reshape(shape)
-        at += size * dtype.itemsize
-    return header, arrays

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import warnings
@@ -11,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import zib
-from zib.sim import sketch
-from zib.sim.backends import default_workers
+from zib.sim.run import default_workers
 from zib.sim.store import as_store
+from zib.sim.summary import EXACT
 from zib.studies.study import Case, Study
 
 ENOUGH = 0.15  # seconds of play that a calibration aims at
 FIRST = 256  # rounds of the first attempt
 CHECKPOINTS = 20  # of a calibration
 NUMBER = 8  # bytes of a float64 or int64
-HEADER = 1_000  # bytes of a file in the store besides its numbers
+HEADER = 3_000  # bytes of a file in the store besides its numbers
 
 Tell = Callable[[str, int, int], None]
 """Called with (environment, steps done, steps of the whole study)."""
@@ -204,13 +203,14 @@ def estimate(study: Study, tell: Callable[[str, int, int], None] | None = None) 
     for case in study.cases:
         plan = study.plan(case)
         per_run = NUMBER * (2 * len(plan.checkpoints) + case.environment.n_arms)
-        everyone = plan.nameless_blocks if store is None else plan.blocks
         for i, (label, spec) in enumerate(case.policies.items()):
             if tell is not None:
                 tell(f"{label} in {case.label}", len(lines), everything)
-            blocks = [block for block in everyone if block.policy == i]
-            missing = [block for block in blocks if store is None or block.key not in store]
-            runs = sum(block.last - block.first for block in missing)
+            blocks = [block for block in plan.blocks if block.policy == i]
+            missing = [
+                block for block in blocks if store is None or plan.key_of(block) not in store
+            ]
+            runs = sum(block.size for block in missing)
             one = _seconds_of_a_run(spec, case.environment, study) if runs else 0.0
             lines.append(
                 Line(
@@ -239,10 +239,9 @@ def _kept(study: Study, case: Case, per_run: int) -> int:
     n = len(case.policies)
     if study.how.keep == "runs":
         return n * study.replications * per_run
-    # per policy a sketch of quantiles, whose levels double the replications they stand for; per
-    # pair two moments of the difference
-    levels = 2 + max(0, math.ceil(math.log2(study.replications / sketch.SIZE)))
-    return per_run * (n * levels * sketch.SIZE + n * n) // 2
+    # per policy and checkpoint the quantiles and the bins they come from, about as many; per pair
+    # two moments of the difference
+    return per_run * (2 * n * min(EXACT, study.replications) + n * n) // 2
 
 
 def _local_cluster(study: Study) -> bool:

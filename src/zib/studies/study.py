@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import zib
 from zib.core import validate as check
 from zib.core.validate import InvalidParameterError
-from zib.sim.backends import BACKENDS
 from zib.sim.plan import Plan
+from zib.sim.run import BACKENDS
 from zib.studies.build import (
     Given,
     StudyError,

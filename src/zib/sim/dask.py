@@ -1,16 +1,14 @@
 """Workers of a Dask cluster: one made for the run on this machine, or one that is there.
 
-The process that calls `simulate` keeps the books: it looks blocks up, hands out pieces, takes them
-back and writes the store. Workers need no store and no common file system. A worker that dies
-costs the pieces it had; a worker with other versions is turned away, because its numbers could
-differ.
+The process that calls `simulate` looks blocks up, hands out parts, takes them back and writes the
+store. Workers need no store and no common file system. A worker that dies costs the parts it had; a
+worker with other versions is turned away, because its numbers could differ.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import platform
 import queue
 import signal
 import threading
@@ -18,19 +16,17 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
-from importlib import metadata
 from typing import Any
 
-from zib.core import cache as _cache
 from zib.core.validate import InvalidParameterError
-from zib.sim.backends import Interrupted, Work, play_piece, warm_up
-from zib.sim.ledger import POLL, Ledger, Piece
+from zib.sim.keys import versions
 from zib.sim.loop import Run
-from zib.sim.plan import LIBRARIES, library_versions
+from zib.sim.plan import Block, Plan
+from zib.sim.run import Interrupted, play_part, warm_up
+from zib.sim.schedule import POLL, Schedule
 
-QUEUED = 2  # pieces per thread of a worker: one is played while the next one travels
-MOST_DEATHS = 3  # times that workers may die over one piece (and Dask tries each a few times)
+QUEUED = 2  # parts per thread of a worker: one is played while the next one travels
+MOST_DEATHS = 3  # times that workers may die over one part (and Dask tries each a few times)
 COUNTED_EVERY = 2.0  # seconds between two looks at how many workers there are
 CONNECT = 20.0  # seconds in which a scheduler has to answer
 PATIENCE = 10.0  # seconds without any worker until the user is told
@@ -43,46 +39,36 @@ class WorkerRefused(RuntimeError):
 # ------------------------------------------------------------------------------- on the workers
 
 
-@cache
-def versions() -> dict[str, str]:
-    """Return what must be the same here and there for numbers to be the same."""
-    return {
-        "zib": f"{metadata.version('zib')} ({_cache.COMPILED_HASH})",
-        **library_versions(),
-        "machine": platform.machine(),
-    }
-
-
 _WARM: set[tuple[str, int]] = set()
 _WARMING = threading.Lock()
 
 
-def _unpack(data: bytes) -> Work:
+def _unpack(data: bytes) -> Plan:
     import cloudpickle
 
-    work: Work = cloudpickle.loads(data)
-    return work
+    plan: Plan = cloudpickle.loads(data)
+    return plan
 
 
-def _play(work: Work, name: str, wanted: dict[str, str], piece: Piece) -> Run:
-    """Play a piece on a worker; the first one of a policy there compiles what it needs."""
+def _play(plan: Plan, name: str, wanted: dict[str, str], part: Block) -> Run:
+    """Play a part on a worker; the first one of a policy there compiles what it needs."""
     found = versions()
     if found != wanted:  # a worker that joined after the others were asked
         from distributed import get_worker
 
         raise WorkerRefused(_refusal(get_worker().address, found, wanted))
     with _WARMING:
-        if (name, piece.block.policy) not in _WARM:
-            warm_up(work, [piece.block.policy])
-            _WARM.add((name, piece.block.policy))
-    return play_piece(work, piece)
+        if (name, part.policy) not in _WARM:
+            warm_up(plan, [part.policy])
+            _WARM.add((name, part.policy))
+    return play_part(plan, part)
 
 
 def _refusal(address: str, found: dict[str, str], wanted: dict[str, str]) -> str:
     apart = [
-        f"{name} {found.get(name, 'absent')} there and {name} {wanted[name]} here"
-        for name in wanted
-        if found.get(name) != wanted[name]
+        f"{name} {there} there and {name} {wanted.get(name, 'absent')} here"
+        for name, there in found.items()
+        if wanted.get(name) != there
     ]
     return (
         f"the worker {address} is refused, its results could differ: {'; '.join(apart)}. "
@@ -92,25 +78,14 @@ def _refusal(address: str, found: dict[str, str], wanted: dict[str, str]) -> str
 
 def _ask() -> Callable[[], dict[str, str]]:
     """Return `versions` as a function that travels by value: a worker may have an old zib."""
-    libraries = LIBRARIES
 
     def ask() -> dict[str, str]:
-        import platform
-        from importlib import metadata
-
-        found = {"machine": platform.machine()}
-        for name in ("zib", *libraries):
-            try:
-                found[name] = metadata.version(name)
-            except metadata.PackageNotFoundError:
-                found[name] = "absent"
         try:
-            from zib.core import cache as _cache
+            from zib.sim.keys import versions
 
-            found["zib"] += f" ({_cache.COMPILED_HASH})"
-        except Exception:  # whatever is wrong with it, it is not this one
-            pass
-        return found
+            return versions()
+        except Exception as error:  # whatever is wrong with it, it is not this one
+            return {"zib": f"that does not work ({error})"}
 
     return ask
 
@@ -172,13 +147,13 @@ def _deaf_children() -> Iterator[None]:
 
 
 def run_dask(
-    work: Work, ledger: Ledger, workers: int, scheduler: str | None, tick: Callable[[int], None]
+    plan: Plan, schedule: Schedule, workers: int, scheduler: str | None, tick: Callable[[int], None]
 ) -> None:
-    """Play everything in the ledger on the workers of a cluster."""
+    """Play everything in the schedule on the workers of a cluster."""
     with _client(scheduler, workers) as client:
         _wait_for_workers(client)
         _check_versions(client)
-        _Driver(client, work, ledger, tick).run()
+        _Driver(client, plan, schedule, tick).run()
 
 
 def _wait_for_workers(client: Any) -> None:
@@ -207,36 +182,36 @@ class _Driver:
     """Keeps the workers busy with a bounded queue."""
 
     def __init__(
-        self, client: Any, work: Work, ledger: Ledger, tick: Callable[[int], None]
+        self, client: Any, plan: Plan, schedule: Schedule, tick: Callable[[int], None]
     ) -> None:
         import uuid
 
         import cloudpickle
 
-        self._client, self._ledger, self._tick = client, ledger, tick
+        self._client, self._schedule, self._tick = client, schedule, tick
         self._wanted, self._name = versions(), f"zib-{uuid.uuid4().hex}"
-        self._running: dict[Any, Piece] = {}
+        self._running: dict[Any, Block] = {}
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._deaths: Counter[Piece] = Counter()
-        self._counted, self._threads = 0.0, 0
-        data = cloudpickle.dumps(work)
+        self._deaths: Counter[Block] = Counter()
+        self._counted, self._threads = 0.0, 1
+        # a part costs the scheduler milliseconds, so it should take some tens to play
+        self._least = plan.block_length // 8
+        data = cloudpickle.dumps(plan)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of large environments
             # a task, not scattered data: that would be lost with the worker that has it
-            self._work = client.submit(_unpack, data, key=self._name, pure=False)
+            self._plan = client.submit(_unpack, data, key=self._name, pure=False)
 
     def run(self) -> None:
         """Play until nothing is left."""
         try:
-            # a piece costs the scheduler milliseconds, so it should take some tens to play
-            self._ledger.cut_for(self._room() // QUEUED, self._ledger.block_length // 8)
             while True:
                 while len(self._running) < self._room():
-                    piece = self._ledger.next()
-                    if piece is None:
+                    part = self._schedule.next()
+                    if part is None:
                         break
-                    self._submit(piece)
-                if not self._running and not self._ledger.unfinished:
+                    self._submit(part)
+                if not self._running and not self._schedule.unfinished:
                     return
                 self._take(self._finished())
         except BaseException as error:
@@ -246,16 +221,17 @@ class _Driver:
             raise
 
     def _room(self) -> int:
-        """Return how many pieces may be under way; workers come and go."""
+        """Return how many parts may be under way; workers come and go."""
         now = time.monotonic()
         if now - self._counted > COUNTED_EVERY:
             self._counted = now
-            self._threads = sum(self._client.nthreads().values())
-        return QUEUED * max(1, self._threads)
+            self._threads = max(1, sum(self._client.nthreads().values()))
+            self._schedule.cut_for(self._threads, self._least)
+        return QUEUED * self._threads
 
-    def _submit(self, piece: Piece) -> None:
-        future = self._client.submit(_play, self._work, self._name, self._wanted, piece, pure=False)
-        self._running[future] = piece
+    def _submit(self, part: Block) -> None:
+        future = self._client.submit(_play, self._plan, self._name, self._wanted, part, pure=False)
+        self._running[future] = part
         future.add_done_callback(self._done.put)
 
     def _finished(self) -> list[Any]:
@@ -272,29 +248,29 @@ class _Driver:
         well = [future for future in futures if future.status == "finished"]
         if well:
             for future, rows in zip(well, self._client.gather(well), strict=True):
-                self._ledger.take(self._running.pop(future), rows)
+                self._schedule.take(self._running.pop(future), rows)
                 self._tick(rows.regret.size)
         for future in futures:
             if future in self._running:
                 self._failed(future)
 
     def _failed(self, future: Any) -> None:
-        """Hand the piece to another worker if that can help, or raise."""
+        """Hand the part to another worker if that can help, or raise."""
         from distributed import KilledWorker
 
-        piece = self._running[future]
+        part = self._running[future]
         if future.status != "error":
             raise RuntimeError("the connection to the Dask scheduler was lost")
         error = future.exception()
         if isinstance(error, WorkerRefused):
             warnings.warn(str(error), RuntimeWarning, stacklevel=5)
             self._retire(str(error))
-        elif isinstance(error, KilledWorker) and self._deaths[piece] < MOST_DEATHS:
-            self._deaths[piece] += 1
+        elif isinstance(error, KilledWorker) and self._deaths[part] < MOST_DEATHS:
+            self._deaths[part] += 1
         else:
             raise error
         del self._running[future]
-        self._ledger.give_back(piece)
+        self._schedule.give_back(part)
 
     def _retire(self, refusal: str) -> None:
         bad = [address for address in self._client.nthreads() if f" {address} " in refusal]
@@ -306,4 +282,4 @@ class _Driver:
             self._client.cancel([f for f in self._running if f.status == "pending"])
             well = [future for future in self._running if future.status == "finished"]
             for future, rows in zip(well, self._client.gather(well), strict=True):
-                self._ledger.take(self._running.pop(future), rows)
+                self._schedule.take(self._running.pop(future), rows)

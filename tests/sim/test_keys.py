@@ -1,8 +1,9 @@
-"""Values as hashes: equal for equal values in any process, different for different ones."""
+"""Keys: values as hashes, equal for equal values in any process, and the files of user modules."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import os
 import re
@@ -17,8 +18,8 @@ import numpy as np
 import pytest
 
 import zib
-from zib.sim.code import CannotBeStored
-from zib.sim.fingerprint import fingerprint
+from zib.sim import keys
+from zib.sim.keys import CannotBeStored, fingerprint, user_code
 
 
 class Plain:
@@ -131,7 +132,7 @@ ENVIRONMENTS = [
 def test_every_environment_can_be_named_alike_in_another_process():
     text = ENVIRONMENTS + textwrap.dedent(
         """
-        from zib.sim.fingerprint import fingerprint
+        from zib.sim.keys import fingerprint
         for env in ENVIRONMENTS:
             if hasattr(env, "n_features"):
                 env.instance(np.random.default_rng(0)).block(np.random.default_rng(1), 4)
@@ -150,3 +151,105 @@ def test_every_environment_can_be_named_alike_in_another_process():
     lines = output.splitlines()
     assert len(lines) > 15
     assert len({line.split()[0] for line in lines}) == len(set(lines))
+
+
+# ------------------------------------------------------------------------------ modules of the user
+
+
+def test_our_own_modules_the_standard_library_and_installed_packages():
+    assert user_code(["zib.mab.classics", "json", "zib"]) == {}
+    assert user_code(["numpy.random"]) == {"numpy": np.__version__}
+
+
+def test_code_from_outside_counts_with_what_it_imports(tmp_path, monkeypatch):
+    (tmp_path / "zz_package").mkdir()
+    files = {
+        "zz_mine.py": "import json\nimport numpy\nfrom zz_package import used\n",
+        "zz_package/__init__.py": "",
+        "zz_package/used.py": "from .deep import X\ndef late():\n    import zz_late\n",
+        "zz_package/deep.py": "X = 1\n",
+        "zz_package/unused.py": "X = 1\n",
+        "zz_late.py": "X = 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = user_code(["zz_mine"])
+    assert set(before) == {
+        "zz_mine", "zz_package", "zz_package.used", "zz_package.deep", "zz_late", "numpy",
+    }  # fmt: skip
+    (tmp_path / "zz_package" / "deep.py").write_text("# a comment\nX = 1\n")
+    assert user_code(["zz_mine"]) == before
+    (tmp_path / "zz_package" / "deep.py").write_text("X = 2\n")
+    after = user_code(["zz_mine"])
+    assert {name for name in after if after[name] != before[name]} == {"zz_package.deep"}
+
+
+def test_kernels_that_stand_elsewhere_count():
+    """A spec of the user whose kernels are registered from another module of theirs."""
+    spec = zib.mab.UCB1()
+    assert "zib.mab.classics" in fingerprint(spec)[1]
+    made = Pair(1.0, 2)
+    registered = {Pair: (scaled, len)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scaled, "__module__", "zz_kernels")
+        patch.setattr(keys, "REGISTRY", registered)
+        assert "zz_kernels" in fingerprint(made)[1]
+
+
+MINE = """
+import zib
+class Mine(zib.env.GaussianMAB):
+    def sample(self, arm, rng, n):
+        return FACTOR * super().sample(arm, rng, n)
+FACTOR = 1.0
+"""
+
+
+def test_a_module_counts_as_it_was_loaded(tmp_path, monkeypatch):
+    """An edit counts when the module is loaded again, and not before: old code still runs."""
+    file = tmp_path / "zz_loaded.py"
+    file.write_text(MINE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("zz_loaded")
+    store = tmp_path / "store"
+
+    def played():
+        env = module.Mine(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0)
+        options = {"horizon": 50, "replications": 2, "progress": False, "checkpoints": 5}
+        found = zib.simulate([zib.mab.UCB1()], env, **options, store=store)
+        return found.reward, {path.name for path in store.rglob("*.npz")}
+
+    try:
+        reward, kept = played()
+        assert len(kept) == 1
+        file.write_text(MINE.replace("FACTOR = 1.0", "FACTOR = 2.0"))
+        again, same = played()
+        assert same == kept
+        assert np.array_equal(again, reward)
+        os.utime(file, (1, 1))  # the bytecode of a file as old as before would be used again
+        importlib.reload(module)
+        other, more = played()
+        assert len(more) == 2
+        assert kept < more
+        assert not np.array_equal(other, reward)
+    finally:
+        del sys.modules["zz_loaded"]
+
+
+def test_code_without_a_file_cannot_be_named(tmp_path):
+    text = """
+    import warnings, zib
+    class Mine(zib.env.GaussianMAB): pass
+    env = Mine(means=[1.0, 2.0], probs=[0.3, 0.4], sigma=1.0)
+    plan = zib.sim.Plan.of([zib.mab.UCB1()], env, horizon=50)
+    try:
+        plan.key_of(plan.blocks[0])
+    except zib.InvalidParameterError as error:
+        print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "needs code that is in a file, and the module '__main__' has none" in done.stdout

@@ -1,32 +1,68 @@
-"""Values as exact, canonical data: equal values give equal text, in any process.
+"""What makes up the name of a stored block: values as exact text, and the files of user modules.
 
 Pickle would be shorter, but its bytes depend on the history of an object. Here what an object *is*
 counts: its type, and the fields that make it up. Anything that cannot be described exactly is
 refused: a store that mistook one environment for another would be worse than none.
+
+Our own code counts as one hash (`zib.core.cache.source_hash`). A user's module counts by the code
+in its file, together with the modules of the user that it imports; installed packages count by
+their versions.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
+import importlib.util
 import json
+import platform
+import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zib.contextual.link import LINKS
 from zib.contextual.policy import POLICIES
+from zib.core import cache
 from zib.core.kernel import REGISTRY
 from zib.core.rng import generator_to_data
 from zib.core.spec import parameters_of
-from zib.sim.code import CannotBeStored
+from zib.core.validate import InvalidParameterError
 
+LIBRARIES = ("numpy", "numba", "scipy")
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: made by a class statement, not in C
 _LONG = 64
+
+
+class CannotBeStored(InvalidParameterError):
+    """Something whose code or content cannot be named exactly; a store must not hold it."""
+
+
+def hash_of(content: Any) -> str:
+    """Return the SHA-256 of data for JSON."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return what must be the same, besides the question, for numbers to be the same."""
+    return {
+        "zib": f"{metadata.version('zib')} ({cache.source_hash()})",
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        **{name: metadata.version(name) for name in LIBRARIES},
+        "machine": platform.machine(),
+    }
+
+
+# ------------------------------------------------------------------------------------------ values
 
 
 def fingerprint(value: Any) -> tuple[str, frozenset[str]]:
@@ -46,15 +82,14 @@ def fingerprint(value: Any) -> tuple[str, frozenset[str]]:
         content = _described(value, modules)
     except RecursionError:
         raise _refused(value, "it contains itself") from None
-    text = json.dumps(content, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest(), frozenset(modules)
+    return hash_of(content), frozenset(modules)
 
 
 def _refused(value: Any, why: str) -> CannotBeStored:
     kind = type(value)
     return CannotBeStored(
         f"`store` cannot name a {kind.__module__}.{kind.__qualname__} exactly ({why}); "
-        "leave `store` out, or build it from numbers, arrays and plain objects"
+        "build it from numbers, arrays and plain objects"
     )
 
 
@@ -183,3 +218,89 @@ def _constant(value: Any) -> Any:
     if isinstance(value, types.CodeType):
         return _code(value)
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
+
+
+# ------------------------------------------------------------------------------ modules of the user
+
+
+def user_code(modules: Iterable[str]) -> dict[str, str]:
+    """Return the hash, or version, of each module from outside zib that the given ones need.
+
+    Imports are followed as they are written, also those inside functions. The standard library is
+    left out, and so is what zib imports.
+    """
+    found: dict[str, str] = {}
+    waiting = list(modules)
+    while waiting:
+        module = waiting.pop()
+        top = module.partition(".")[0]
+        if top == "zib" or (top in sys.stdlib_module_names and top != "__main__"):
+            continue
+        path = _file_of(module)
+        if path is None:
+            if module in sys.modules and not hasattr(sys.modules[module], "__path__"):
+                raise CannotBeStored(
+                    f"`store` needs code that is in a file, and the module {module!r} has none; "
+                    "put it into a .py file"
+                )
+        elif {"site-packages", "dist-packages"} & set(path.parts):
+            found[top] = _version_of(top)
+        elif module not in found:
+            found[module], imported = _met(module, path)
+            waiting += imported
+    return found
+
+
+# The code of a module as it was when it was first met in this process: what is loaded, even if the
+# file is edited later. Loading a module again gives it another `__spec__`.
+_MET: dict[str, tuple[Any, str, tuple[str, ...]]] = {}
+
+
+def _met(module: str, path: Path) -> tuple[str, tuple[str, ...]]:
+    loaded = getattr(sys.modules.get(module), "__spec__", None)
+    before = _MET.get(module)
+    if before is None or before[0] is not loaded or module not in sys.modules:
+        data = path.read_bytes()
+        if path.suffix == ".py":
+            package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+            before = (loaded, cache.code_hash(data), tuple(_imports(ast.parse(data), package)))
+        else:  # compiled by somebody else: its bytes are its code
+            before = (loaded, hashlib.sha256(data).hexdigest(), ())
+        _MET[module] = before
+    return before[1:]
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Yield the modules that a file may import; a name that is no module is left to `_file_of`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                module = importlib.util.resolve_name("." * node.level + module, package)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _file_of(module: str) -> Path | None:
+    """Return the file of a module; None if there is no such module or it has none."""
+    loaded = sys.modules.get(module)
+    origin = getattr(loaded, "__file__", None)
+    if loaded is None:
+        above = _file_of(module.rpartition(".")[0]) if "." in module else None
+        if above is not None and above.name != "__init__.py":
+            return None  # a name in a module; looking for it as a module would import that one
+        try:
+            spec = importlib.util.find_spec(module)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        origin = spec.origin if spec is not None and spec.has_location else None
+    return Path(origin) if origin and Path(origin).is_file() else None
+
+
+def _version_of(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return str(getattr(sys.modules.get(package), "__version__", ""))
