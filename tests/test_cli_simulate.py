@@ -79,7 +79,7 @@ def test_a_study_leaves_report_figures_and_numbers(file):
     assert f"Report: {folder / 'report.html'}" in result.output.replace("\n", "")
     assert "has the lowest regret" in result.output
     assert {path.name for path in folder.iterdir()} >= {"report.html", "final.csv", "one.npz"}
-    assert any((file.parent / "user-store").rglob("*.zib"))
+    assert any((file.parent / "user-store").rglob("*.npz"))
 
 
 def test_options_replace_the_file(file):
@@ -94,7 +94,7 @@ def test_options_replace_the_file(file):
     assert results.regret.shape == (2, 2, 10)
     assert not (file.parent / "user-store").exists()
     assert invoke(file, "--store", "kept").exit_code == 0
-    assert any((file.parent / "kept").rglob("*.zib"))
+    assert any((file.parent / "kept").rglob("*.npz"))
 
 
 def test_dry_run_says_what_it_will_take_and_leaves_nothing(file):
@@ -181,7 +181,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(file):
     )
     try:
         deadline = time.monotonic() + 120
-        while not list((file.parent / "user-store").rglob("*.zib")):
+        while not list((file.parent / "user-store").rglob("*.npz")):
             assert running.poll() is None, running.stderr.read()
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -201,7 +201,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(file):
     assert not partial.complete
     assert "was interrupted" in (folder / "report.html").read_text(encoding="utf-8")
     # going on, as far as what is finished: read, not played
-    done = len(list((file.parent / "user-store").rglob("*.zib")))
+    done = len(list((file.parent / "user-store").rglob("*.npz")))
     found = invoke(file, "--dry-run").output
     assert f"{done} of them in the store" in found
     finished = partial.finished[0]

@@ -91,6 +91,12 @@ def test_disk_cache_hits_in_a_second_process_and_is_not_stale_after_an_edit(tmp_
     assert first[:2] == ["0", "1"]
     assert second[:2] == ["1", "0"], "the second process must find compiled code on disk"
     assert first[2:] == second[2:]
+    # other words and other lines, in the files of the loop and of a kernel, change no code
+    for name in ("sim/loop.py", "core/entry.py", "mab/classics.py"):
+        file = package / name
+        file.write_text("# a comment\n\n" + file.read_text().replace('"""', '"""Other words. ', 1))
+    reworded = run_python(PLAY, tmp_path, **env).split()
+    assert reworded == second
     # an edit of a kernel, in another file than the compiled loop, must not find the old code
     kernels = package / "mab" / "classics.py"
     edited = kernels.read_text().replace(

@@ -65,7 +65,7 @@ def test_any_change_runs_it_again(fake, store, tmp_path, monkeypatch, what):
     elif what == "seed":
         options["seed"] = 1
     elif what == "code":
-        monkeypatch.setattr(runner, "code_hash", lambda modules: "edited")
+        monkeypatch.setattr(runner, "user_code", lambda modules: "edited")
     elif what == "version":
         monkeypatch.setattr(runner, "_version", lambda package: "tomorrow's")
     else:
@@ -90,7 +90,7 @@ def test_interrupted_items_are_not_kept(fake, store, tmp_path):
 
 def test_a_damaged_item_is_run_again(fake, store, tmp_path):
     reproduce(["fig2"], out=tmp_path, store=store)
-    (path,) = store.folder.rglob("*.zib")
+    (path,) = store.folder.rglob("*.npz")
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.warns(RuntimeWarning, match="damaged"):
         reproduce(["fig2"], out=tmp_path, store=store)

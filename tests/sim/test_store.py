@@ -201,6 +201,7 @@ def _write(folder, n):
             store.put(f"{i}{i}" + 62 * "a", {"x": np.full(20_000, float(i))}, {})
 
 
+@pytest.mark.slow
 def test_writers_and_readers_at_once_see_whole_files_only(store):
     context = multiprocessing.get_context("spawn")
     children = [context.Process(target=_write, args=(store.folder, 8)) for _ in range(2)]

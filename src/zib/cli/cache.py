@@ -50,7 +50,8 @@ def info(store: Folder = None) -> None:
     console.print(table)
     if found.leftovers:
         console.print(
-            f"{found.leftovers} file(s) are being written or were left by a process that died.",
+            f"{found.leftovers} file(s) are being written, or were left by a process that died or "
+            "by an earlier version.",
             highlight=False,
         )
 
