@@ -10,10 +10,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from zib import InvalidParameterError, ope
-from zib.logs.ope import regression
 from zib.logs.ope.models import one_hot
-from zib.logs.ope.propensities import fit_multinomial
-from zib.logs.ope.regression import arm_slices, fit_linear, fit_logistic
+from zib.stats import regression
+from zib.stats.regression import arm_slices, fit_linear, fit_logistic, fit_multinomial
 
 
 def rows(rng, n=3000, n_arms=3, d=2):

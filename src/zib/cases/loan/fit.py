@@ -1,6 +1,6 @@
 """How a loan market is fitted to records: acceptance, profit, prices of the classes.
 
-Acceptance by maximum likelihood: Fisher scoring in NumPy with the links of `zib.contextual`. With
+Acceptance by maximum likelihood: Fisher scoring with the links of `zib.contextual`. With
 the log link the largest likelihood often has a record at probability one, where no gradient
 vanishes; a barrier that is lowered step by step finds it all the same.
 """
@@ -20,16 +20,13 @@ from zib.core.cache import cached_njit
 from zib.core.validate import InvalidParameterError, choice, real, vector
 from zib.env.contextual_draws import LINK_NAMES, LINKS, LinkName
 from zib.env.rewards import Array
+from zib.stats.regression import climb, solved
 
 Transform = Literal["linear", "quadratic"]
 TRANSFORMS: tuple[Transform, ...] = ("linear", "quadratic")
 KNOTS = 65  # quantiles that describe the prices inside a class
 FEWEST_IN_CLASS = 20
 
-MOST_STEPS = 100
-HALVINGS = 40
-PRECISE = 1e-10  # Newton decrement at which to stop, in units of the log-likelihood
-NOT_WORSE = 1e-6  # what rounding errors may leave of it
 BARRIERS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 SMALLEST_VARIANCE = 1e-12
 SEPARATED = 1e-6  # a log-likelihood this close to 0: coefficients run off to infinity
@@ -173,29 +170,15 @@ def fit_binary(
 
 
 def _climb(link: LinkName, barrier: float, x: Array, y: Array, coef: Array) -> BinaryFit:
-    """Maximise the log-likelihood by Newton steps, halved while they do not raise it."""
-    h = LINKS[link]
-    gradient, curvature = np.empty(coef.size), np.empty((coef.size, coef.size))
-    found = _equations_of_all(h, barrier, x, y, coef, gradient, curvature)
-    for _ in range(MOST_STEPS):
-        try:
-            step = np.linalg.solve(curvature, gradient)
-        except np.linalg.LinAlgError:  # columns that say the same
-            step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
-        decrement = float(gradient @ step)
-        if not np.isfinite(decrement):
-            return BinaryFit(coef, found, False)
-        if decrement < PRECISE:
-            return BinaryFit(coef, found, found < -SEPARATED)
-        for _ in range(HALVINGS):
-            tried = _equations_of_all(h, barrier, x, y, coef + step, gradient, curvature)
-            if tried >= found:
-                break
-            step = step / 2.0
-        else:
-            return BinaryFit(coef, found, decrement < NOT_WORSE)
-        coef, found = coef + step, tried
-    return BinaryFit(coef, found, False)
+    """Maximise the log-likelihood by Fisher scoring."""
+
+    def look(coef: Array) -> tuple[float, Any]:
+        gradient, curvature = np.empty(coef.size), np.empty((coef.size, coef.size))
+        value = _equations_of_all(LINKS[link], barrier, x, y, coef, gradient, curvature)
+        return value, lambda: (gradient, solved(curvature, gradient))
+
+    found = climb(look, coef)
+    return BinaryFit(found.at, found.value, found.converged and found.value < -SEPARATED)
 
 
 def log_likelihood(link: LinkName, predictor: Array, outcome: NDArray[Any]) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.logs.advise.collect import Collected
+from zib.stats.regression import fit_logit
 
 Array = NDArray[np.float64]
 
@@ -135,26 +136,8 @@ def _occurrence(x: Array, arm: NDArray[np.int64], paid: NDArray[np.bool_]) -> Pa
 
 def _logistic(x: Array, paid: NDArray[np.bool_]) -> tuple[float, int]:
     """Return the largest log-likelihood of a logistic regression and the rank of its design."""
-    y = paid.astype(np.float64)
-    gram = x.T @ x
-    rank = int(np.linalg.matrix_rank(gram, hermitian=True))
-    ridge = 1e-9 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    beta, step = np.zeros(x.shape[1]), np.zeros(x.shape[1])
-    best = -np.inf
-    for _ in range(100):
-        eta = x @ (beta + step)
-        likelihood = float(y @ eta - np.logaddexp(0.0, eta).sum())
-        if likelihood < best:  # too far: half the way
-            step = 0.5 * step
-            continue
-        done = likelihood - best < 1e-9 * (1.0 + abs(likelihood))
-        beta, best = beta + step, likelihood
-        if done:
-            break
-        p = 1.0 / (1.0 + np.exp(-np.clip(eta, -500.0, 500.0)))
-        weight = p * (1.0 - p)
-        step = np.linalg.solve((x * weight[:, None]).T @ x + ridge, x.T @ (y - p))
-    return best, rank
+    rank = int(np.linalg.matrix_rank(x.T @ x, hermitian=True))
+    return fit_logit(x, paid.astype(np.float64)).value, rank
 
 
 def _magnitude(x: Array, arm: NDArray[np.int64], y: Array) -> PartTest:

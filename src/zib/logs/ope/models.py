@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.validate import InvalidParameterError
-from zib.logs.ope.regression import Scaling, arm_slices, fit_linear, fit_logistic, scaling
+from zib.stats.regression import Scaling, arm_slices, fit_linear, fit_logistic, scaling
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]

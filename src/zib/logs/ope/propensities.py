@@ -13,8 +13,8 @@ from zib.core import validate
 from zib.core.validate import InvalidParameterError
 from zib.logs.log import Log
 from zib.logs.ope.policies import checked_probabilities
-from zib.logs.ope.regression import Scaling, scaling
 from zib.logs.passes import Array, Block, Codes, RowSampler, blocks, read
+from zib.stats.regression import Scaling, fit_multinomial, scaling
 
 __all__ = ["Strata", "propensities_by"]
 
@@ -240,41 +240,6 @@ def multinomial(scaled: Scaling, coefficients: Array, context: Array) -> Array:
     from scipy.special import softmax
 
     return np.asarray(softmax(scaled.design(context) @ coefficients, axis=1))
-
-
-def fit_multinomial(design: Array, arm: Codes, n_arms: int, penalty: float = 1e-3) -> Array:
-    """Return coefficients (m, K) of a multinomial logistic regression with a slight ridge.
-
-    The ridge picks one of the equivalent solutions and keeps separated data finite.
-    """
-    from scipy.optimize import minimize
-    from scipy.special import logsumexp
-
-    n, width = design.shape
-    rows = np.arange(n)
-    observed = np.zeros((width, n_arms))
-    np.add.at(observed.T, arm, design)
-
-    def loss(flat: Array) -> tuple[float, Array]:
-        beta = flat.reshape(width, n_arms)
-        eta = design @ beta
-        top = logsumexp(eta, axis=1)
-        gradient = design.T @ np.exp(eta - top[:, None]) - observed + penalty * beta
-        value = (top - eta[rows, arm]).sum() + 0.5 * penalty * (flat @ flat)
-        return float(value) / n, gradient.reshape(-1) / n
-
-    share = (np.bincount(arm, minlength=n_arms) + 0.5) / (n + 0.5 * n_arms)
-    start = np.zeros((width, n_arms))
-    start[0] = np.log(share) - np.log(share).mean()
-    found = minimize(
-        loss,
-        start.reshape(-1),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 500, "gtol": 1e-9, "ftol": 1e-14},
-    )
-    out: Array = found.x.reshape(width, n_arms)
-    return out
 
 
 def resolve_source(propensities: Any, log: Log, fit_rows: int, seed: int) -> Source:
