@@ -25,7 +25,7 @@ from benchmarks.contextual_peers import (
     scene,
 )
 from benchmarks.peers import Missing
-from zib.env.contextual_draws import sine
+from zib.env.contextual import sine
 
 HORIZON = 2_000_000
 _PAPER: dict[str, Any] = {"horizon": HORIZON, "sigma": 1.0, "link": "probit"}

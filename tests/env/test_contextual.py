@@ -19,13 +19,13 @@ from zib.env import (
     GaussianMAB,
     RandomContextual,
     contextual,
-    contextual_drift,
-    contextual_random,
+    disjoint,
+    drift,
     from_dict,
     list_ids,
     make,
 )
-from zib.env.contextual_draws import LINK_NAMES, NOISES, sine
+from zib.env.contextual import LINK_NAMES, NOISES, sine
 
 CDFS = {
     "probit": stats.norm.cdf,
@@ -120,8 +120,8 @@ def test_interpreted_is_compiled(link, noise, seed, monkeypatch):
     ]
     compiled = [block_of(env, seed, 30) for env in makers]
     monkeypatch.setattr(contextual, "_fill_all", contextual._fill)
-    monkeypatch.setattr(contextual_random, "_fill_shared", contextual_random._fill_disjoint)
-    monkeypatch.setattr(contextual_drift, "_fill_some", contextual_drift._fill_drifting)
+    monkeypatch.setattr(disjoint, "_fill_shared", disjoint._fill_disjoint)
+    monkeypatch.setattr(drift, "_fill_some", drift._fill_drifting)
     for env, expected in zip(makers, compiled, strict=True):
         assert same(block_of(env, seed, 30), expected)
 

@@ -23,7 +23,7 @@ from zib.cases.loan.fit import (
     split_prices,
 )
 from zib.env import ContextBlock
-from zib.env.contextual_draws import LINK_NAMES
+from zib.env.contextual import LINK_NAMES
 
 CDFS = {
     "probit": stats.norm.cdf,

@@ -156,7 +156,7 @@ def test_loan_market_agrees_with_what_is_published(rng):
     ("build", "words"),
     [
         (lambda: MAB([]), "`laws` must name at least one law; got none"),
-        (lambda: MAB([3.0]), "`laws` must hold laws such as ZeroInflated; got 3.0 at position 0"),
+        (lambda: MAB([3.0]), "`laws` must hold laws such as Gaussian; got 3.0 at position 0"),
         (
             lambda: MAB([ZeroInflated(Exponential(1.0), 0.1, c) for c in (0.0, 2.0)]),
             "`laws` must share one inflated value; got [0.0, 2.0]",
@@ -165,7 +165,7 @@ def test_loan_market_agrees_with_what_is_published(rng):
         (lambda: GaussianMAB([1.0], [1.2], 1.0), "`probs` must lie in [0, 1]; got 1.2"),
         (lambda: GaussianMAB([1.0], [0.2], -1.0), "`sigma` must lie in (0, inf); got -1.0"),
         (lambda: GaussianMAB(1.0, [0.2], 1.0), "`means` must be a non-empty one-dimensional"),
-        (lambda: ExponentialMAB([0.0], [0.2]), "`mean` must lie in (0, inf); got 0.0"),
+        (lambda: ExponentialMAB([0.0], [0.2]), "`means` must lie in (0, inf); got 0.0 at pos"),
         (lambda: RandomMAB("normal"), "`family` must be one of"),
         (lambda: RandomMAB("gaussian", probs=(0.4, 0.3)), "`probs` must be a pair (low, high)"),
         (lambda: RandomMAB("gaussian", n_arms=0), "`n_arms` must lie in [1, inf]; got 0"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.experiments.made import panel, results
 
-from zib.env.generators import FAMILIES, RandomMAB
+from zib.env.mab import FAMILIES, RandomMAB
 from zib.experiments import mab_study
 from zib.experiments.fig2 import Figure2
 from zib.experiments.judge import (

@@ -2,27 +2,19 @@
 
 from importlib import import_module as _import_module
 
-from zib.env.contextual import ContextBlock, ContextualGLM
-from zib.env.contextual_drift import DriftingActions, DriftingRun
-from zib.env.contextual_random import DisjointContextual, DisjointGLM, RandomContextual
-from zib.env.drift import DriftingMAB, MovingMAB, PathMAB, Paths, RoundBlock
-from zib.env.empirical import Empirical
-from zib.env.generators import (
-    PAPER_PROBS,
-    PAPER_SPARSITIES,
-    ContextualEnvironment,
-    Environment,
-    RandomMAB,
-    from_dict,
-    list_ids,
-    make,
-    register_id,
+from zib.env.contextual import PAPER_SPARSITIES, ContextBlock, ContextualGLM, RandomContextual
+from zib.env.disjoint import DisjointContextual, DisjointGLM
+from zib.env.drift import (
+    DriftingActions,
+    DriftingMAB,
+    DriftingRun,
+    MovingMAB,
+    PathMAB,
+    Paths,
+    RoundBlock,
 )
-from zib.env.inflated import QuantileTable, ZeroInflated
-from zib.env.logged import BootstrapContextual, BootstrapMAB
-from zib.env.mab import MAB, ExponentialMAB, GaussianMAB, MixtureMAB
-from zib.env.outcomes import Constant, Mixture, OutcomesMAB
-from zib.env.rewards import (
+from zib.env.laws import (
+    Constant,
     Exponential,
     Gaussian,
     GaussianMixture,
@@ -30,7 +22,26 @@ from zib.env.rewards import (
     LogNormal,
     Pareto,
     StudentT,
+)
+from zib.env.logged import BootstrapContextual, BootstrapMAB
+from zib.env.mab import (
+    MAB,
+    PAPER_PROBS,
+    ExponentialMAB,
+    GaussianMAB,
+    MixtureMAB,
+    OutcomesMAB,
+    RandomMAB,
+)
+from zib.env.mixtures import Empirical, Mixture, QuantileTable, ZeroInflated
+from zib.env.registry import (
+    ContextualEnvironment,
+    Environment,
+    from_dict,
     law_from_dict,
+    list_ids,
+    make,
+    register_id,
 )
 
 __all__ = [

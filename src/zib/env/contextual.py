@@ -8,29 +8,143 @@ order, so two blocks of n rounds are, bit for bit, one block of 2n.
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.contextual.link import value
+from zib.contextual.links import StandardLink
+from zib.core import validate as check
 from zib.core.cache import cached_njit
-from zib.core.validate import InvalidParameterError, choice, inside, integer, real, vector
-from zib.env.contextual_draws import (
-    LARGEST_FEATURE,
-    LINK_NAMES,
-    LINKS,
-    NOISES,
-    TRANSFORMS,
-    LinkName,
-    Noise,
-    Transform,
-    noise_law,
-    settle,
-    transform_and_predict,
+from zib.core.kernel import jitable
+from zib.core.spec import positive, real, whole, word
+from zib.core.validate import InvalidParameterError
+from zib.env.laws import Exponential, Gaussian, GaussianMixture, Law
+from zib.env.registry import Array, ContextualEnvironment, Kind, matrix, maybe, register_id, vector
+
+LinkName = Literal["probit", "logit", "cauchit", "cloglog", "log"]
+Noise = Literal["gaussian", "mixture", "exponential"]
+Transform = Literal["sin", "identity"]
+
+LINK_NAMES: tuple[LinkName, ...] = ("probit", "logit", "cauchit", "cloglog", "log")
+NOISES: tuple[Noise, ...] = ("gaussian", "mixture", "exponential")
+TRANSFORMS: tuple[Transform, ...] = ("sin", "identity")
+# one type of link, so that one compilation serves all five
+LINKS: dict[str, Any] = {name: StandardLink(name=name) for name in LINK_NAMES}
+_MIXTURE, _EXPONENTIAL = 1, 2  # positions in NOISES and TRANSFORMS
+_SINE = 0
+
+# The mixture noise is ½N(−a, s²) + ½N(a, s²) with a² + s² = 1: two clear peaks, variance 1.
+MIXTURE_SD = 0.5
+MIXTURE_OFFSET = math.sqrt(0.75)
+LARGEST_FEATURE = 1e6  # `sine` is accurate well beyond it
+
+
+def noise_law(noise: Noise, sigma: float) -> Law:
+    """Return a law that differs from that of the noise by its mean only."""
+    if noise == "gaussian":
+        return Gaussian(0.0, sigma)
+    if noise == "mixture":
+        return GaussianMixture(0.0, MIXTURE_SD * sigma, MIXTURE_OFFSET * sigma)
+    return Exponential(sigma)
+
+
+_INVERSE_PI = 1.0 / math.pi
+# π in three parts; the first has 24 bits, so that its multiples below 2^29 are exact
+_PI_HIGH = float.fromhex("0x1.921fb5p+1")
+_PI_MIDDLE = math.pi - _PI_HIGH
+_PI_LOW = 1.2246467991473532e-16
+_ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest whole number
+_S3, _S5, _S7, _S9, _S11, _S13, _S15, _S17, _S19, _S21 = (
+    (-1.0) ** (i // 2) / math.factorial(i) for i in range(3, 22, 2)
 )
-from zib.env.rewards import Array, Kind
+
+
+@jitable
+def sine(x: float) -> float:
+    """Return sin(x) to within 3e-16 for |x| ≤ 1e8.
+
+    Nothing but sums and products, so the compiler handles several numbers at once, which it does
+    not with the sine of the C library; that one would take most of the time of a round.
+    """
+    n = (x * _INVERSE_PI + _ROUND) - _ROUND
+    r = ((x - n * _PI_HIGH) - n * _PI_MIDDLE) - n * _PI_LOW
+    odd = abs(n - 2.0 * ((n * 0.5 + _ROUND) - _ROUND))
+    y = r * r
+    p = _S19 + y * _S21
+    p = _S17 + y * p
+    p = _S15 + y * p
+    p = _S13 + y * p
+    p = _S11 + y * p
+    p = _S9 + y * p
+    p = _S7 + y * p
+    p = _S5 + y * p
+    p = _S3 + y * p
+    return (r + r * (y * p)) * (1.0 - 2.0 * odd)
+
+
+@jitable
+def draw_noise(noise: int, sigma: float, rng: Any) -> float:
+    """Return one noise, by its position in `NOISES`."""
+    if noise == _EXPONENTIAL:
+        drawn: float = rng.standard_exponential() - 1.0
+    else:
+        centre, sd = 0.0, 1.0
+        if noise == _MIXTURE:
+            centre = MIXTURE_OFFSET if rng.random() < 0.5 else -MIXTURE_OFFSET
+            sd = MIXTURE_SD
+        drawn = centre + sd * rng.standard_normal()
+    return sigma * drawn
+
+
+@jitable
+def settle(
+    link: Any, noise: int, sigma: float, rng: Any, reward: Any, mean: Any, t: int, count: int
+) -> None:
+    """Turn the linear predictors in `reward` (occurrence) and `mean` (magnitude) into the two.
+
+    All actions of a round share one uniform number and one noise.
+    """
+    u = rng.random()
+    noise_now = draw_noise(noise, sigma, rng)
+    for k in range(count):
+        p = min(value(link, reward[t, k]), 1.0)
+        magnitude = mean[t, k]
+        mean[t, k] = p * magnitude
+        reward[t, k] = magnitude + noise_now if u < p else 0.0
+
+
+@jitable
+def transform_and_predict(
+    transform: int,
+    beta: Any,
+    theta: Any,
+    z: Any,
+    w: Any,
+    reward: Any,
+    mean: Any,
+    t: int,
+    count: int,
+) -> None:
+    """Write w = ψ(z), and the linear predictors into `reward` and `mean`."""
+    for k in range(count):
+        mean[t, k] = 0.0
+        reward[t, k] = 0.0
+    for j in range(beta.size):
+        b = beta[j]
+        c = theta[j]
+        if transform == _SINE:
+            for k in range(count):
+                w[t, j, k] = sine(z[t, j, k])
+        else:
+            for k in range(count):
+                w[t, j, k] = z[t, j, k]
+        for k in range(count):
+            mean[t, k] += b * z[t, j, k]
+            reward[t, k] += c * w[t, j, k]
 
 
 class ContextBlock(NamedTuple):
@@ -61,56 +175,12 @@ class ContextBlock(NamedTuple):
     count: NDArray[np.int64]  # type: ignore[assignment]
 
 
-def matrix(name: str, values: object, bound: float = math.inf) -> Array:
-    """Return `values` as a matrix with every entry in [−bound, bound], or raise."""
-    try:
-        array = np.array(values, dtype=np.float64, order="C") + 0.0  # no negative zeros
-    except (TypeError, ValueError):
-        raise InvalidParameterError(
-            f"`{name}` must be a matrix of numbers; got {values!r}"
-        ) from None
-    if array.ndim != 2 or array.size == 0:
-        raise InvalidParameterError(
-            f"`{name}` must be a non-empty two-dimensional array; got shape {array.shape}"
-        )
-    inside(name, array, -bound, bound)
-    return array
-
-
-def read_only(array: Array) -> Array:
-    """Return a view that cannot be written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def check_common(link: object, noise: object, sigma: object) -> float:
-    """Check what all contextual environments have; return `sigma`."""
-    choice("link", link, LINK_NAMES)
-    choice("noise", noise, NOISES)
-    return real("sigma", sigma, 0.0, closed="neither")
-
-
-def check_jitter(jitter: object, n_arms: int) -> float:
-    """Return the standard deviation of features, by default that of the paper."""
-    if jitter is None:
-        return math.sqrt(0.5 / n_arms)
-    return real("jitter", jitter, 0.0, LARGEST_FEATURE)
-
-
 class Instance:
     """What the instances of contextual environments have in common."""
 
-    n_arms: int
-    n_actions: int
-    n_features: tuple[int, int]
-    noise: Noise
-    link: LinkName
-    sigma: float
-
-    def component_size(self, kind: Kind = "subgaussian") -> float:
-        """Return the size of the noise (inf where it has none)."""
-        return noise_law(self.noise, self.sigma).size(kind)
+    n_arms: Any
+    n_actions: Any
+    n_features: Any
 
     def block(
         self, rng: np.random.Generator, n: int, out: ContextBlock | None = None
@@ -127,7 +197,7 @@ class Instance:
             A block of this environment, at least as long, that is no longer needed. It is
             overwritten and its first `n` rounds are returned; this saves fetching new memory.
         """
-        n = integer("n", n, 0)
+        n = check.integer("n", n, 0)
         block = self._new_block(n) if out is None else self._reused(out, n)
         self._draw(rng, block)
         return block
@@ -164,30 +234,26 @@ class Instance:
         return ContextBlock(*parts)
 
 
-class FixedInstance(Instance):
-    """An environment that is its own instance and is rebuilt by its parameters."""
+class Noisy:
+    """An environment whose magnitudes have one of the noises."""
 
-    def instance(self, rng: np.random.Generator) -> Any:
-        """Return the environment of one replication: itself, nothing is drawn."""
-        return self
+    noise: Any
+    sigma: Any
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this environment."""
-        raise NotImplementedError
+    def component_size(self, kind: Kind = "subgaussian") -> float:
+        """Return the size of the noise (inf where it has none)."""
+        return noise_law(self.noise, self.sigma).size(kind)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the environment as plain data; see `zib.env.from_dict`."""
-        return {"environment": type(self).__name__, **self.parameters()}
 
-    def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={v!r}" for name, v in self.parameters().items())
-        return f"{type(self).__name__}({inside})"
+class EveryArm(Noisy):
+    """An environment in which every arm is an action of every round."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FixedInstance) and self.to_dict() == other.to_dict()
+    n_arms: Any
 
-    def __hash__(self) -> int:
-        return hash(json.dumps(self.to_dict()))
+    @property
+    def n_actions(self) -> int:
+        """Number of actions in each round: every arm is one."""
+        return int(self.n_arms)
 
 
 def _fill(
@@ -225,7 +291,12 @@ def _fill(
 _fill_all = cached_njit(_fill)
 
 
-class ContextualGLM(FixedInstance):
+def usual_jitter(n_arms: int) -> float:
+    """Return the standard deviation of features in the study of the paper."""
+    return math.sqrt(0.5 / n_arms)
+
+
+class ContextualGLM(EveryArm, Instance, ContextualEnvironment, positional=3):
     """Arms with noisy features; both parts of the reward are generalised linear in them.
 
     Parameters
@@ -266,74 +337,136 @@ class ContextualGLM(FixedInstance):
     ((5, 2, 3), (5, 3))
     """
 
-    def __init__(
-        self,
-        beta: object,
-        theta: object,
-        centres: object,
-        *,
-        jitter: float | None = None,
-        link: LinkName = "probit",
-        noise: Noise = "gaussian",
-        sigma: float = 1.0,
-        transform: Transform = "sin",
-    ) -> None:
-        self._beta = np.array(vector("beta", beta)) + 0.0
-        self._theta = np.array(vector("theta", theta)) + 0.0
-        rows = matrix("centres", centres, LARGEST_FEATURE)
-        d = self._beta.size
-        if self._theta.size != d:
+    beta: Any = vector()
+    theta: Any = vector()
+    centres: Any = matrix(LARGEST_FEATURE)
+    jitter: Any = maybe(real(low=0.0, high=LARGEST_FEATURE), default=None)
+    link: LinkName = word(LINK_NAMES, default="probit")
+    noise: Noise = word(NOISES, default="gaussian")
+    sigma: float = positive(default=1.0)
+    transform: Transform = word(TRANSFORMS, default="sin")
+
+    def check(self) -> None:
+        """Raise unless there is one coefficient per feature; fill in the usual jitter."""
+        d = self.beta.size
+        if self.theta.size != d:
             raise InvalidParameterError(
-                f"`theta` must have one entry per entry of `beta` ({d}); got {self._theta.size}"
+                f"`theta` must have one entry per entry of `beta` ({d}); got {self.theta.size}"
             )
-        if rows.shape[1] != d:
+        if self.centres.shape[1] != d:
             raise InvalidParameterError(
-                f"`centres` must have one column per entry of `beta` ({d}); got {rows.shape[1]}"
+                f"`centres` must have one column per entry of `beta` ({d}); "
+                f"got {self.centres.shape[1]}"
             )
-        self.n_arms = self.n_actions = rows.shape[0]
-        self.n_features = (d, d)
-        self._columns = np.ascontiguousarray(rows.T)
-        self.jitter = check_jitter(jitter, self.n_arms)
-        self.sigma = check_common(link, noise, sigma)
-        self.link, self.noise, self.transform = link, noise, transform
-        self._codes = (NOISES.index(noise), choice("transform", transform, TRANSFORMS))
+        if self.jitter is None:
+            self._set(jitter=usual_jitter(self.n_arms))
 
     @property
-    def beta(self) -> Array:
-        """Coefficients of the magnitude."""
-        return read_only(self._beta)
+    def n_arms(self) -> int:
+        """Number of arms."""
+        return len(self.centres)
 
     @property
-    def theta(self) -> Array:
-        """Coefficients of the occurrence."""
-        return read_only(self._theta)
+    def n_features(self) -> tuple[int, int]:
+        """Number of features of the magnitude and of the occurrence."""
+        return self.beta.size, self.beta.size
 
-    @property
-    def centres(self) -> Array:
-        """One row per arm: the mean of its features."""
-        return read_only(self._columns.T)
+    @cached_property
+    def _parts(self) -> tuple[Any, ...]:
+        """What compiled code draws rounds with: codes, and arrays of its own."""
+        codes = (NOISES.index(self.noise), TRANSFORMS.index(self.transform))
+        columns = np.ascontiguousarray(self.centres.T)
+        return LINKS[self.link], codes, np.array(self.beta), np.array(self.theta), columns
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
-        _fill_all(
-            LINKS[self.link],
-            self._codes,
-            (self.sigma, self.jitter),
-            self._beta,
-            self._theta,
-            self._columns,
-            rng,
-            *block,
+        link, codes, beta, theta, columns = self._parts
+        _fill_all(link, codes, (self.sigma, self.jitter), beta, theta, columns, rng, *block)
+
+
+def _sparse_units(rng: np.random.Generator, rows: int, d: int, s: int) -> Array:
+    """Return rows of norm 1 with `s` non-zero entries, U(0, 1] before scaling, anywhere."""
+    where = np.argsort(rng.random((rows, d)), axis=1)[:, :s]
+    out = np.zeros((rows, d))
+    np.put_along_axis(out, where, 1.0 - rng.random((rows, s)), axis=1)
+    return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True))
+
+
+class RandomContextual(EveryArm, ContextualEnvironment, positional=8):
+    """A new contextual bandit for every replication, as in the study of the paper.
+
+    Parameters
+    ----------
+    n_arms
+        Number of arms K.
+    dimension
+        Number of features d of each part.
+    sparsity
+        Number of non-zero entries of θ and of each centre.
+    noise, link, sigma, jitter, transform
+        As in `ContextualGLM`.
+
+    Notes
+    -----
+    β has entries U[0, 1]; θ and the centres ν_1, …, ν_K have `sparsity` such entries at random
+    positions, each vector its own; every vector is scaled to norm 1. The paper says so about β;
+    that it holds for θ and ν_k too is our reading.
+
+    With the log link θ is turned to −θ. Positive predictors would make every arm pay always; this
+    way p = exp(−w'|θ|) spreads below 1, the norm stays and a model without intercept is right. An
+    arm whose centre shares no entry with θ still has p near 1. This is our choice.
+
+    Examples
+    --------
+    >>> maker = RandomContextual(n_arms=5, dimension=3, sparsity=2)
+    >>> env = maker.instance(np.random.default_rng(0))
+    >>> np.count_nonzero(env.centres, axis=1).tolist()
+    [2, 2, 2, 2, 2]
+    """
+
+    n_arms: int = whole(low=1, default=100)
+    dimension: int = whole(low=1, default=10)
+    sparsity: int = whole(low=1, default=7)
+    noise: Noise = word(NOISES, default="gaussian")
+    link: LinkName = word(LINK_NAMES, default="probit")
+    sigma: float = positive(default=1.0)
+    jitter: Any = maybe(real(low=0.0, high=LARGEST_FEATURE), default=None)
+    transform: Transform = word(TRANSFORMS, default="sin")
+
+    def check(self) -> None:
+        """Raise unless the sparsity is at most the dimension; fill in the usual jitter."""
+        check.integer("sparsity", self.sparsity, 1, self.dimension)
+        if self.jitter is None:
+            self._set(jitter=usual_jitter(self.n_arms))
+
+    @property
+    def n_features(self) -> tuple[int, int]:
+        """Number of features of the magnitude and of the occurrence."""
+        return self.dimension, self.dimension
+
+    def instance(self, rng: np.random.Generator) -> ContextualGLM:
+        """Draw β, then θ and the centres, and return the environment they make."""
+        d = self.dimension
+        beta = 1.0 - rng.random(d)
+        beta /= np.linalg.norm(beta)
+        rows = _sparse_units(rng, 1 + self.n_arms, d, self.sparsity)
+        return ContextualGLM(
+            beta,
+            -rows[0] if self.link == "log" else rows[0],
+            rows[1:],
+            jitter=self.jitter,
+            link=self.link,
+            noise=self.noise,
+            sigma=self.sigma,
+            transform=self.transform,
         )
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this environment."""
-        return {
-            "beta": self._beta.tolist(),
-            "theta": self._theta.tolist(),
-            "centres": self._columns.T.tolist(),
-            "jitter": self.jitter,
-            "link": self.link,
-            "noise": self.noise,
-            "sigma": self.sigma,
-            "transform": self.transform,
-        }
+
+PAPER_SPARSITIES = (1, 3, 5, 7)
+
+for _noise in NOISES:
+    for _sparsity in PAPER_SPARSITIES:
+        for _link in LINK_NAMES:
+            register_id(
+                f"paper-contextual-{_noise}-s{_sparsity}-{_link}-v1",
+                partial(RandomContextual, sparsity=_sparsity, noise=_noise, link=_link),
+            )

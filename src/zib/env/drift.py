@@ -1,20 +1,51 @@
-"""Multi-armed environments that change with the round; how often and how much move separately.
+"""Environments that change with the round: how often and how much, or what is on offer.
 
-An environment of this kind says ``by_round = True``, and its instances have
-``round_block(rng, start, n)``: the rewards and the mean rewards of all arms in n rounds.
+A multi-armed one says ``by_round = True``, and its instances have ``round_block(rng, start, n)``:
+the rewards and the mean rewards of all arms in n rounds. In `DriftingActions` the number, the
+identity and the features of actions change.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.core import validate as check
+from zib.core.cache import cached_njit
 from zib.core.rng import Role, stream
-from zib.core.validate import InvalidParameterError, choice, inside, integer, real, vector
-from zib.env.rewards import Array, Gaussian, Kind
+from zib.core.spec import positive, real, whole, word
+from zib.core.validate import InvalidParameterError
+from zib.env.contextual import (
+    NOISES,
+    ContextBlock,
+    ContextualGLM,
+    Instance,
+    LinkName,
+    Noise,
+    Noisy,
+    RandomContextual,
+    settle,
+    transform_and_predict,
+)
+from zib.env.laws import Gaussian
+from zib.env.registry import (
+    Array,
+    ContextualEnvironment,
+    Environment,
+    Kind,
+    as_tuple,
+    custom,
+    frozen,
+    instance_of,
+    maybe,
+    pair,
+    register_id,
+    sequence,
+)
 
 Pattern = Literal["jumps", "waves", "walk"]
 PATTERNS: tuple[Pattern, ...] = ("jumps", "waves", "walk")
@@ -40,8 +71,8 @@ class RoundMAB:
     """Zero-inflated Gaussian arms whose p and mu depend on the round: what the kinds share."""
 
     by_round: ClassVar[bool] = True
-    n_arms: int
-    sigma: float
+    n_arms: Any
+    sigma: Any
 
     def paths(self, start: int, n: int) -> Paths:
         """Return p and mu of all arms in rounds start, …, start + n − 1, counted from 0."""
@@ -67,23 +98,28 @@ class RoundMAB:
         return Gaussian(0.0, self.sigma).size(kind)
 
 
-def _path(name: str, value: object, low: float, high: float) -> Array:
-    try:
-        array = np.array(value, dtype=np.float64, ndmin=2)
-    except (TypeError, ValueError):
-        raise InvalidParameterError(
-            f"`{name}` must be a table of numbers, one row per stretch of rounds; got {value!r}"
-        ) from None
-    if array.ndim != 2 or array.size == 0:
-        raise InvalidParameterError(
-            f"`{name}` must have one row per stretch of rounds and one column per arm; "
-            f"got shape {array.shape}"
-        )
-    inside(name, array, low, high)
-    return array
+def _table(low: float, high: float) -> Callable[[str, Any], Array]:
+    """Return the check of p or mu: one row per stretch of rounds, one column per arm."""
+
+    def checked(name: str, value: Any) -> Array:
+        try:
+            array = np.array(value, dtype=np.float64, ndmin=2)
+        except (TypeError, ValueError):
+            raise InvalidParameterError(
+                f"`{name}` must be a table of numbers, one row per stretch of rounds; got {value!r}"
+            ) from None
+        if array.ndim != 2 or array.size == 0:
+            raise InvalidParameterError(
+                f"`{name}` must have one row per stretch of rounds and one column per arm; "
+                f"got shape {array.shape}"
+            )
+        check.inside(name, array, low, high)
+        return frozen(array)
+
+    return checked
 
 
-class PathMAB(RoundMAB):
+class PathMAB(RoundMAB, Environment):
     """Arms that follow given paths.
 
     Parameters
@@ -104,58 +140,47 @@ class PathMAB(RoundMAB):
     [[0.1, 0.2], [0.3, 0.2]]
     """
 
-    def __init__(
-        self, *, probs: object, means: object, sigma: float, starts: object = None
-    ) -> None:
-        p, mu = _path("probs", probs, 0.0, 1.0), _path("means", means, -np.inf, np.inf)
-        self.sigma = real("sigma", sigma, 0.0, closed="neither")
+    probs: Any = custom(_table(0.0, 1.0), shown=as_tuple, allowed="rows of numbers in [0, 1]")
+    means: Any = custom(_table(-np.inf, np.inf), shown=as_tuple, allowed="rows of numbers")
+    sigma: float = positive()
+    starts: Any = maybe(sequence(0.0), default=None)
+
+    def check(self) -> None:
+        """Raise unless the tables fit each other; give both all rows."""
+        p, mu = self.probs, self.means
         rows = max(len(p), len(mu))
         if p.shape[1] != mu.shape[1] or {len(p), len(mu)} - {1, rows}:
             raise InvalidParameterError(
                 "`probs` and `means` must have the same shape, or one of them a single row; "
                 f"got {p.shape} and {mu.shape}"
             )
-        self.n_arms = p.shape[1]
-        self._probs, self._means = (np.broadcast_to(x, (rows, self.n_arms)) for x in (p, mu))
-        self._starts = _starts(starts, rows)
+        shape = (rows, p.shape[1])
+        starts = _starts(self.starts, rows)
+        self._set(
+            probs=frozen(np.broadcast_to(p, shape)),
+            means=frozen(np.broadcast_to(mu, shape)),
+            starts=tuple(starts.tolist()),
+        )
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms."""
+        return int(self.probs.shape[1])
+
+    @cached_property
+    def _first_rounds(self) -> NDArray[np.int64]:
+        return np.array(self.starts)
 
     def paths(self, start: int, n: int) -> Paths:
         """Return p and mu of all arms in rounds start, …, start + n − 1, counted from 0."""
-        row = np.searchsorted(self._starts, np.arange(start, start + n), side="right") - 1
-        return Paths(self._probs[row], self._means[row])
-
-    def instance(self, rng: np.random.Generator) -> PathMAB:
-        """Return the environment of one replication: itself, nothing is drawn."""
-        return self
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this environment."""
-        return {
-            "probs": self._probs.tolist(),
-            "means": self._means.tolist(),
-            "sigma": self.sigma,
-            "starts": self._starts.tolist(),
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the environment as plain data; see `zib.env.from_dict`."""
-        return {"environment": "PathMAB", **self.parameters()}
-
-    def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={value!r}" for name, value in self.parameters().items())
-        return f"PathMAB({inside})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PathMAB) and self.parameters() == other.parameters()
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
+        row = np.searchsorted(self._first_rounds, np.arange(start, start + n), side="right") - 1
+        return Paths(self.probs[row], self.means[row])
 
 
-def _starts(value: object, rows: int) -> NDArray[np.int64]:
+def _starts(value: tuple[float, ...] | None, rows: int) -> NDArray[np.int64]:
     if value is None:
         return np.arange(rows)
-    given = vector("starts", value, 0.0)
+    given = np.array(value)
     starts = given.astype(np.int64)
     if (
         starts.size != rows
@@ -268,8 +293,7 @@ class MovingMAB(RoundMAB):
         return Paths(1.0 / (1.0 + np.exp(-logit)), means)
 
 
-@dataclass(frozen=True)
-class DriftingMAB:
+class DriftingMAB(Environment, positional=7):
     """Arms whose p and mu move, each at its own speed; a new instance for every replication.
 
     Parameters
@@ -302,28 +326,15 @@ class DriftingMAB:
     (12, 1)
     """
 
-    n_arms: int = 10
-    pattern: Pattern = "jumps"
-    prob_speed: float = 0.0
-    mean_speed: float = 0.0
-    probs: tuple[float, float] = (0.05, 0.35)
-    magnitudes: tuple[float, float] = (1.0, 3.0)
-    sigma: float = 0.5
+    n_arms: int = whole(low=1, default=10)
+    pattern: Pattern = word(PATTERNS, default="jumps")
+    prob_speed: float = real(low=0.0, high=1.0, default=0.0)
+    mean_speed: float = real(low=0.0, high=1.0, default=0.0)
+    probs: tuple[float, float] = pair(0.0, 1.0, "neither", default=(0.05, 0.35))
+    magnitudes: tuple[float, float] = pair(closed="neither", default=(1.0, 3.0))
+    sigma: float = positive(default=0.5)
 
     by_round: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        choice("pattern", self.pattern, PATTERNS)
-        checked = {
-            "n_arms": integer("n_arms", self.n_arms, 1),
-            "prob_speed": real("prob_speed", self.prob_speed, 0.0, 1.0),
-            "mean_speed": real("mean_speed", self.mean_speed, 0.0, 1.0),
-            "probs": _interval("probs", self.probs, 0.0, 1.0),
-            "magnitudes": _interval("magnitudes", self.magnitudes, -np.inf, np.inf),
-            "sigma": real("sigma", self.sigma, 0.0, closed="neither"),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
 
     def component_size(self, kind: Kind = "subgaussian") -> float:
         """Return the size of the non-zero part, the same in all rounds (inf where it has none)."""
@@ -334,18 +345,167 @@ class DriftingMAB:
         of_probs, of_means = rng.integers(2**63, size=2)
         return MovingMAB(self, (int(of_probs), int(of_means)))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this generator."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the generator as plain data; see `zib.env.from_dict`."""
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.parameters().items()}
-        return {"environment": "DriftingMAB", **plain}
+for _what, _speeds in {"probs": (5e-5, 0.0), "means": (0.0, 5e-5), "none": (0.0, 0.0)}.items():
+    register_id(
+        f"drifting-mab-{_what}-v1",
+        partial(DriftingMAB, pattern="waves", prob_speed=_speeds[0], mean_speed=_speeds[1]),
+    )
 
 
-def _interval(name: str, value: object, low: float, high: float) -> tuple[float, float]:
-    pair = vector(name, value, low, high, closed="neither")
-    if pair.size != 2 or pair[0] > pair[1]:
-        raise InvalidParameterError(f"`{name}` must be a pair (low, high); got {value!r}")
-    return float(pair[0]), float(pair[1])
+# ------------------------------------------------------------------------- what is on offer moves
+
+
+def _fill_drifting(
+    link: Any,
+    codes: Any,
+    scales: Any,
+    sizes: Any,
+    beta: Any,
+    theta: Any,
+    centres: Any,
+    rng: Any,
+    arms: Any,
+    z: Any,
+    w: Any,
+    reward: Any,
+    mean: Any,
+    count: Any,
+) -> None:
+    """Draw rounds: how many actions, which, features, the uniform, the noise, the drift."""
+    noise, transform = codes
+    sigma, jitter, drift = scales
+    low, high = sizes
+    d, n_arms = centres.shape
+    for t in range(count.size):
+        offered = min(low + int(rng.random() * (high - low + 1)), high)
+        count[t] = offered
+        # go through the pool and take each item with the probability that fills the rest
+        taken = 0
+        for item in range(n_arms):
+            if taken < offered and rng.random() * (n_arms - item) < offered - taken:
+                arms[t, taken] = item
+                taken += 1
+        for k in range(offered, high):
+            arms[t, k] = -1
+            reward[t, k] = 0.0
+            mean[t, k] = -np.inf
+        for j in range(d):
+            for k in range(offered):
+                z[t, j, k] = centres[j, arms[t, k]] + jitter * rng.standard_normal()
+            for k in range(offered, high):
+                z[t, j, k] = 0.0
+                w[t, j, k] = 0.0
+        transform_and_predict(transform, beta, theta, z, w, reward, mean, t, offered)
+        settle(link, noise, sigma, rng, reward, mean, t, offered)
+        if drift > 0.0:
+            for j in range(d):
+                for item in range(n_arms):
+                    centres[j, item] += drift * rng.standard_normal()
+
+
+_fill_some = cached_njit(_fill_drifting)
+
+
+class DriftingRun(Noisy, Instance):
+    """One run of `DriftingActions`.
+
+    `block` moves the centres on, so this object belongs to one run: two runs from the same random
+    streams need an instance each. The base it was made from does not change.
+    """
+
+    def __init__(self, base: ContextualGLM, low: int, high: int, drift: float) -> None:
+        self._base = base
+        self._centres: Array = base._parts[-1].copy()
+        self._sizes = (low, high)
+        self._scales = (base.sigma, base.jitter, drift)
+        self.n_arms, self.n_actions, self.n_features = base.n_arms, high, base.n_features
+        self.link, self.noise, self.sigma = base.link, base.noise, base.sigma
+
+    @property
+    def centres(self) -> Array:
+        """One row per arm: the mean of its features in the next round (a copy)."""
+        return self._centres.T.copy()
+
+    def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
+        link, codes, beta, theta, _ = self._base._parts
+        _fill_some(link, codes, self._scales, self._sizes, beta, theta, self._centres, rng, *block)
+
+
+class DriftingActions(Noisy, ContextualEnvironment, positional=4):
+    """In each round some items of a pool are on offer, and the items change slowly.
+
+    Parameters
+    ----------
+    base
+        A `ContextualGLM` or a `RandomContextual`: its arms are the pool.
+    low, high
+        The number of actions of a round is uniform on low, …, high; which items is uniform too.
+    drift
+        After each round every entry of every centre moves by N(0, drift²); 0 for none.
+
+    Notes
+    -----
+    The arm numbers of a block are the numbers of the items, in increasing order. Coefficients stay
+    as they are: what changes is what is on offer. The setting is ours.
+
+    `instance` always returns a new `DriftingRun` that starts from the centres of `base`. That run
+    keeps the current centres and is to be used once.
+
+    Examples
+    --------
+    >>> env = DriftingActions(RandomContextual(n_arms=50), low=3, high=8)
+    >>> block = env.instance(np.random.default_rng(0)).block(np.random.default_rng(1), 100)
+    >>> block.arms.shape, int(block.count.min()), int(block.count.max())
+    ((100, 8), 3, 8)
+    """
+
+    base: ContextualGLM | RandomContextual = instance_of(
+        (ContextualGLM, RandomContextual), "a ContextualGLM or a RandomContextual"
+    )
+    low: int = whole(low=1, default=5)
+    high: int = whole(low=1, default=20)
+    drift: float = real(low=0.0, high=1.0, default=0.001)
+
+    def check(self) -> None:
+        """Raise unless low <= high <= number of items."""
+        check.integer("high", self.high, 1, self.base.n_arms)
+        check.integer("low", self.low, 1, self.high)
+
+    @property
+    def n_arms(self) -> int:
+        """Number of items in the pool."""
+        return self.base.n_arms
+
+    @property
+    def n_actions(self) -> int:
+        """The most actions of a round."""
+        return self.high
+
+    @property
+    def n_features(self) -> tuple[int, int]:
+        """Number of features of the magnitude and of the occurrence."""
+        return self.base.n_features
+
+    @property
+    def link(self) -> LinkName:
+        """The link of the occurrence."""
+        return self.base.link
+
+    @property
+    def noise(self) -> Noise:
+        """The law of the noise."""
+        return self.base.noise
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise."""
+        return self.base.sigma
+
+    def instance(self, rng: np.random.Generator) -> DriftingRun:
+        """Return a run of its own, after drawing the base if that is random."""
+        return DriftingRun(self.base.instance(rng), self.low, self.high, self.drift)
+
+
+for _noise in NOISES:
+    register_id(f"drifting-{_noise}-v1", partial(DriftingActions, RandomContextual(noise=_noise)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from zib.core.validate import InvalidParameterError, choice
 from zib.env.contextual import ContextBlock, Instance
-from zib.env.empirical import Empirical
-from zib.env.inflated import ZeroInflated
-from zib.env.mab import MAB
-from zib.env.rewards import Array, Kind, Law
+from zib.env.laws import Law
+from zib.env.mab import MAB, _Computed
+from zib.env.mixtures import Empirical, ZeroInflated
+from zib.env.registry import Array, Kind, derived, flag, instance_of
 from zib.logs.log import LoggedData
 
 FeatureMap = Callable[[Array, int], Array]
@@ -28,10 +28,6 @@ MANY_CELLS = 1_000
 
 
 def _weights(log: LoggedData, use_propensity: bool) -> Array:
-    if not isinstance(log, LoggedData):
-        raise InvalidParameterError(
-            f"`log` must be a LoggedData (load a LogScan first); got {type(log).__name__}"
-        )
     if log.propensity is None or not use_propensity:
         return np.ones(log.n_rows)
     return 1.0 / log.propensity
@@ -45,7 +41,7 @@ def _reward_law(reward: Array, weight: Array) -> Law:
     return ZeroInflated(Empirical(reward[paid], weight[paid]), prob)
 
 
-class BootstrapMAB(MAB):
+class BootstrapMAB(_Computed, positional=1):
     """A multi-armed bandit whose arms pay rewards resampled from a log.
 
     Parameters
@@ -70,24 +66,36 @@ class BootstrapMAB(MAB):
     (('a', 'b'), [1.5, 1.0])
     """
 
-    def __init__(self, log: LoggedData, *, use_propensity: bool = True) -> None:
-        weight = _weights(log, use_propensity)
-        laws = []
-        for k, label in enumerate(log.arms):
-            rows = log.arm == k
-            if not rows.any():
-                raise InvalidParameterError(
-                    f"arm {label!r} has no data in the log, so nothing can be resampled; leave it "
-                    "out of `arms`"
-                )
-            laws.append(_reward_law(log.reward[rows], weight[rows]))
-        super().__init__(laws)
-        self._labels = log.arms
+    log: LoggedData = instance_of(LoggedData, "a LoggedData (load a LogScan first)")
+    use_propensity: bool = flag(default=True)
+    laws: Any = derived(lambda given: _laws(given))
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
         """The arms as the log calls them."""
-        return self._labels
+        return self.log.arms
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the laws as plain data; the log is not part of it."""
+        return MAB(self.laws).to_dict()
+
+    def __repr__(self) -> str:
+        return f"<BootstrapMAB: {self.log.n_rows} rows, laws {list(self.laws)}>"
+
+
+def _laws(given: Mapping[str, Any]) -> tuple[Law, ...]:
+    log = given["log"]
+    weight = _weights(log, given["use_propensity"])
+    laws = []
+    for k, label in enumerate(log.arms):
+        rows = log.arm == k
+        if not rows.any():
+            raise InvalidParameterError(
+                f"arm {label!r} has no data in the log, so nothing can be resampled; leave it "
+                "out of `arms`"
+            )
+        laws.append(_reward_law(log.reward[rows], weight[rows]))
+    return tuple(laws)
 
 
 class BootstrapContextual(Instance):

@@ -1,24 +1,45 @@
-"""Multi-armed environments: one law of rewards per arm, fixed once and for all."""
+"""Multi-armed environments: one law of rewards per arm, fixed, or redrawn for each replication."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from zib.core.validate import InvalidParameterError, integer, real, vector
-from zib.env.inflated import ZeroInflated
-from zib.env.rewards import Array, Exponential, Gaussian, GaussianMixture, Kind, Law, law_from_dict
+from zib.core import validate as check
+from zib.core.spec import Field, positive, real, whole, word
+from zib.core.validate import InvalidParameterError
+from zib.env.laws import Constant, Exponential, Gaussian, GaussianMixture, Law
+from zib.env.mixtures import Mixture, ZeroInflated, several_laws
+from zib.env.registry import (
+    Array,
+    Environment,
+    Kind,
+    as_tuple,
+    custom,
+    derived,
+    frozen,
+    pair,
+    register_id,
+    vector,
+)
+
+Family = Literal["gaussian", "mixture", "exponential"]
+FAMILIES: tuple[Family, ...] = ("gaussian", "mixture", "exponential")
+PAPER_PROBS: dict[str, tuple[float, float]] = {
+    "p10": (0.10, 0.15),
+    "p15": (0.15, 0.20),
+    "p20": (0.20, 0.25),
+    "p25": (0.25, 0.30),
+    "p30": (0.30, 0.35),
+    "tiny": (0.0005, 0.01),
+}
 
 
-def _frozen(values: Iterable[float]) -> Array:
-    array = np.array(list(values), dtype=np.float64)
-    array.flags.writeable = False
-    return array
-
-
-class MAB:
+class MAB(Environment, positional=1):
     """A multi-armed bandit with one law of rewards per arm.
 
     Parameters
@@ -40,80 +61,68 @@ class MAB:
     (1, [0.1, 0.0])
     """
 
-    def __init__(self, laws: Iterable[Law]) -> None:
-        self._laws = tuple(laws)
-        if not self._laws:
-            raise InvalidParameterError("`laws` must name at least one law; got none")
-        for k, law in enumerate(self._laws):
-            if not isinstance(law, Law):
-                raise InvalidParameterError(
-                    f"`laws` must hold laws such as ZeroInflated; got {law!r} at position {k}"
-                )
-        common = {law.inflated for law in self._laws if isinstance(law, ZeroInflated)}
+    laws: Any = custom(several_laws, allowed="laws, one per arm")
+
+    def check(self) -> None:
+        """Raise unless all laws have the same inflated value."""
+        common = {law.inflated for law in self.laws if isinstance(law, ZeroInflated)}
         if len(common) > 1:
             raise InvalidParameterError(
                 f"`laws` must share one inflated value; got {sorted(common)}"
             )
-        self._inflated = common.pop() if common else 0.0
-        self._arm_means = _frozen(law.mean for law in self._laws)
-
-    @property
-    def laws(self) -> tuple[Law, ...]:
-        """The law of each arm."""
-        return self._laws
 
     @property
     def n_arms(self) -> int:
         """Number of arms."""
-        return len(self._laws)
+        return len(self.laws)
 
-    @property
+    @cached_property
     def inflated(self) -> float:
         """The value paid when nothing happens, the same for all arms."""
-        return self._inflated
+        return next((law.inflated for law in self.laws if isinstance(law, ZeroInflated)), 0.0)
 
-    @property
+    @cached_property
     def arm_means(self) -> Array:
         """Mean reward r_k of each arm."""
-        return self._arm_means
+        return frozen([law.mean for law in self.laws])
 
-    @property
+    @cached_property
     def magnitudes(self) -> Array:
         """Mean mu_k of each arm's rewards that are not the inflated value."""
-        return _frozen(_component(law).mean for law in self._laws)
+        return frozen([_component(law).mean for law in self.laws])
 
-    @property
+    @cached_property
     def probs(self) -> Array:
         """Probability p_k that an arm pays (1 for a law that is not zero-inflated)."""
-        return _frozen(law.prob if isinstance(law, ZeroInflated) else 1.0 for law in self._laws)
+        return frozen([law.prob if isinstance(law, ZeroInflated) else 1.0 for law in self.laws])
 
-    @property
+    @cached_property
     def variances(self) -> Array:
         """Variance of each arm's reward, inf where infinite."""
-        return _frozen(law.variance for law in self._laws)
+        return frozen([law.variance for law in self.laws])
 
     @property
     def best_arm(self) -> int:
         """The arm with the largest mean reward (the first of several)."""
-        return int(np.argmax(self._arm_means))
+        return int(np.argmax(self.arm_means))
 
     @property
     def best_mean(self) -> float:
         """The largest mean reward."""
-        return float(self._arm_means.max())
+        return float(self.arm_means.max())
 
     @property
     def gaps(self) -> Array:
         """How much each arm loses against the best, Δ_k."""
-        return _frozen(self._arm_means.max() - self._arm_means)
+        return frozen(self.arm_means.max() - self.arm_means)
 
     def component_sizes(self, kind: Kind = "subgaussian") -> Array:
         """Return the size of each arm's non-zero part (inf where it has none)."""
-        return _frozen(_component(law).size(kind) for law in self._laws)
+        return frozen([_component(law).size(kind) for law in self.laws])
 
     def reward_sizes(self, kind: Kind = "subgaussian") -> Array:
         """Return the size of each arm's reward itself: tau or alpha (inf where it has none)."""
-        return _frozen(law.size(kind) for law in self._laws)
+        return frozen([law.size(kind) for law in self.laws])
 
     def component_size(self, kind: Kind = "subgaussian") -> float:
         """Return one size that is valid for the non-zero part of every arm."""
@@ -121,66 +130,44 @@ class MAB:
 
     def sample(self, arm: int, rng: np.random.Generator, n: int) -> Array:
         """Return the next `n` rewards of `arm`."""
-        return self._laws[integer("arm", arm, 0, self.n_arms - 1)].sample(rng, n)
-
-    def instance(self, rng: np.random.Generator) -> MAB:
-        """Return the environment of one replication: itself, nothing is drawn."""
-        return self
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this environment."""
-        return {"laws": self._laws}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the environment as plain data; see `zib.env.from_dict`."""
-        return {"environment": "MAB", "laws": [law.to_dict() for law in self._laws]}
-
-    def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={_short(v)}" for name, v in self.parameters().items())
-        return f"{type(self).__name__}({inside})"
+        law: Law = self.laws[check.integer("arm", arm, 0, self.n_arms - 1)]
+        return law.sample(rng, n)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, MAB) and self._laws == other._laws
+        return isinstance(other, MAB) and bool(self.laws == other.laws)
 
     def __hash__(self) -> int:
-        return hash(self._laws)
+        return hash(self.laws)
 
 
 def _component(law: Law) -> Law:
     return law.law if isinstance(law, ZeroInflated) else law
 
 
-def _short(value: Any) -> str:
-    return repr(list(value)) if isinstance(value, tuple) else repr(value)
+def _inflated(
+    law: Callable[[Mapping[str, Any], float], Law],
+) -> Callable[[Mapping[str, Any]], tuple[Law, ...]]:
+    """Return what makes zero-inflated arms out of their means and probabilities."""
+
+    def laws(given: Mapping[str, Any]) -> tuple[Law, ...]:
+        means, probs = given["means"], given["probs"]
+        if means.size != probs.size:
+            raise InvalidParameterError(
+                f"`probs` must have one entry per mean ({means.size}); got {probs.size}"
+            )
+        pairs = zip(means.tolist(), probs.tolist(), strict=True)
+        return tuple(ZeroInflated(law(given, m), p, given["inflated"]) for m, p in pairs)
+
+    return laws
 
 
-def _pairs(means: object, probs: object) -> tuple[list[float], list[float]]:
-    mu = vector("means", means)
-    p = vector("probs", probs, 0.0, 1.0)
-    if mu.size != p.size:
-        raise InvalidParameterError(
-            f"`probs` must have one entry per mean ({mu.size}); got {p.size}"
-        )
-    return mu.tolist(), p.tolist()
+class _Computed(MAB):
+    """An environment whose laws follow from other parameters."""
+
+    declared: ClassVar[dict[str, Field]] = {}
 
 
-class _Family(MAB):
-    """An environment whose arms differ in mean magnitude and probability only."""
-
-    def __init__(self, laws: Iterable[Law], parameters: dict[str, Any]) -> None:
-        super().__init__(laws)
-        self._parameters = parameters
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this environment."""
-        return dict(self._parameters)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the environment as plain data; see `zib.env.from_dict`."""
-        return {"environment": type(self).__name__, **self._parameters}
-
-
-class GaussianMAB(_Family):
+class GaussianMAB(_Computed, positional=3):
     """Zero-inflated arms whose non-zero rewards are N(mean, sigma²).
 
     Parameters
@@ -200,59 +187,195 @@ class GaussianMAB(_Family):
     [0.3, 0.4]
     """
 
-    def __init__(
-        self, means: object, probs: object, sigma: float, *, inflated: float = 0.0
-    ) -> None:
-        mu, p = _pairs(means, probs)
-        sigma = real("sigma", sigma, 0.0, closed="neither")
-        super().__init__(
-            (ZeroInflated(Gaussian(m, sigma), q, inflated) for m, q in zip(mu, p)),
-            {"means": mu, "probs": p, "sigma": sigma, "inflated": float(inflated)},
-        )
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the magnitudes."""
-        return float(self._parameters["sigma"])
+    means: Any = vector()
+    probs: Any = vector(0.0, 1.0)
+    sigma: float = positive()
+    inflated: float = real(default=0.0)
+    laws: Any = derived(_inflated(lambda given, mean: Gaussian(mean, given["sigma"])))
 
 
-class MixtureMAB(_Family):
+class MixtureMAB(_Computed, positional=4):
     """Zero-inflated arms paying ½N(mean − offset, sigma²) + ½N(mean + offset, sigma²)."""
 
-    def __init__(
-        self,
-        means: object,
-        probs: object,
-        sigma: float,
-        offset: float = 1.0,
-        *,
-        inflated: float = 0.0,
-    ) -> None:
-        mu, p = _pairs(means, probs)
-        sigma = real("sigma", sigma, 0.0, closed="neither")
-        offset = real("offset", offset, 0.0)
-        super().__init__(
-            (ZeroInflated(GaussianMixture(m, sigma, offset), q, inflated) for m, q in zip(mu, p)),
-            {
-                "means": mu,
-                "probs": p,
-                "sigma": sigma,
-                "offset": offset,
-                "inflated": float(inflated),
-            },
-        )
+    means: Any = vector()
+    probs: Any = vector(0.0, 1.0)
+    sigma: float = positive()
+    offset: float = real(low=0.0, default=1.0)
+    inflated: float = real(default=0.0)
+    laws: Any = derived(
+        _inflated(lambda given, mean: GaussianMixture(mean, given["sigma"], given["offset"]))
+    )
 
 
-class ExponentialMAB(_Family):
+class ExponentialMAB(_Computed, positional=2):
     """Zero-inflated arms whose non-zero rewards are exponential with the given means."""
 
-    def __init__(self, means: object, probs: object, *, inflated: float = 0.0) -> None:
-        mu, p = _pairs(means, probs)
-        super().__init__(
-            (ZeroInflated(Exponential(m), q, inflated) for m, q in zip(mu, p)),
-            {"means": mu, "probs": p, "inflated": float(inflated)},
+    means: Any = vector(0.0, closed="neither")
+    probs: Any = vector(0.0, 1.0)
+    inflated: float = real(default=0.0)
+    laws: Any = derived(_inflated(lambda given, mean: Exponential(mean)))
+
+
+def _rows(low: float = -math.inf, high: float = math.inf) -> Callable[[str, Any], Array]:
+    """Return the check of a number, a row or rows of numbers."""
+
+    def checked(name: str, value: Any) -> Array:
+        try:
+            array = frozen(value)
+        except (TypeError, ValueError):
+            raise InvalidParameterError(
+                f"`{name}` must hold numbers in rows of equal length; got {value!r}"
+            ) from None
+        if array.size == 0 or array.ndim > 2:
+            raise InvalidParameterError(f"`{name}` must hold numbers; got shape {array.shape}")
+        check.inside(name, array, low, high)
+        return array
+
+    return checked
+
+
+class OutcomesMAB(_Computed, positional=3):
+    """Arms whose reward depends on what happens: nothing, or one of several outcomes.
+
+    Parameters
+    ----------
+    values
+        Mean reward of each outcome: one row for all arms, or one row per arm.
+    probs
+        Probability of each outcome, one row per arm; the rest of the time the arm pays 0.
+    sigma
+        Standard deviation of the reward given the outcome: one for all, or one per outcome. 0: the
+        outcome always pays its value.
+
+    Notes
+    -----
+    An arm is ``ZeroInflated(Mixture(...), prob)``: `probs` of the environment is the probability of
+    anything but zero, `magnitudes` the mean of what is paid then. Other laws per outcome:
+    ``MAB([Mixture(laws, probs), ...])``.
+
+    Examples
+    --------
+    >>> env = OutcomesMAB(values=[1.0, 20.0, -15.0], probs=[[0.1, 0.03, 0.0], [0.1, 0.05, 0.02]])
+    >>> env.arm_means.round(6).tolist(), env.best_arm
+    ([0.7, 0.8], 1)
+    """
+
+    values: Any = custom(_rows(), shown=as_tuple, allowed="numbers, one per outcome")
+    probs: Any = custom(_rows(0.0, 1.0), shown=as_tuple, allowed="rows of numbers in [0, 1]")
+    sigma: Any = custom(_rows(0.0), shown=as_tuple, allowed="numbers in [0, inf)", default=0.0)
+    table: Any = derived(lambda given: given["probs"])
+    laws: Any = derived(
+        lambda given: _outcome_laws(given["values"], given["table"], given["sigma"])
+    )
+
+    def check(self) -> None:
+        """Free the name `probs` for what all environments call so."""
+        super().check()
+        self.__dict__.pop("probs")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that rebuild this environment."""
+        tables = {"values": self.values, "probs": self.table, "sigma": self.sigma}
+        return {name: as_tuple(table) for name, table in tables.items()}
+
+
+def _outcome_laws(values: Array, probs: Array, sigma: Array) -> tuple[Law, ...]:
+    if probs.ndim != 2:
+        raise InvalidParameterError(f"`probs` must have one row per arm; got shape {probs.shape}")
+    paid = probs.sum(axis=1)
+    if (paid > 1.0 + 1e-9).any():
+        first = int(np.argmax(paid > 1.0 + 1e-9))
+        raise InvalidParameterError(
+            f"`probs` of an arm must sum to at most 1; got {float(paid[first]):g} for arm {first}"
         )
+    m = probs.shape[1]
+    if values.ndim == 0 or values.shape not in (probs.shape, (m,)):
+        raise InvalidParameterError(
+            f"`values` must have one entry per outcome ({m}), in one row or one per arm; "
+            f"got shape {values.shape}"
+        )
+    if sigma.shape not in ((), (m,)):
+        raise InvalidParameterError(
+            f"`sigma` must be one number or one per outcome ({m}); got shape {sigma.shape}"
+        )
+    each, wide = np.broadcast_to(values, probs.shape), np.broadcast_to(sigma, (m,))
+    return tuple(_arm(each[k], probs[k], wide) for k in range(len(probs)))
 
 
-def _mab_from_dict(data: dict[str, Any]) -> MAB:
-    return MAB([law_from_dict(law) for law in data["laws"]])
+def _arm(values: Array, probs: Array, sigma: Array) -> ZeroInflated:
+    paid = min(float(probs.sum()), 1.0)
+    share = probs / probs.sum() if paid > 0.0 else np.full(probs.size, 1.0 / probs.size)
+    laws = [
+        Gaussian(float(v), float(s)) if s > 0.0 else Constant(float(v))
+        for v, s in zip(values, sigma, strict=True)
+    ]
+    return ZeroInflated(Mixture(tuple(laws), tuple(share.tolist())), paid)
+
+
+class RandomMAB(Environment, positional=6):
+    """A new multi-armed bandit for every replication.
+
+    Parameters
+    ----------
+    family
+        Law of the non-zero rewards: ``"gaussian"``, ``"mixture"`` or ``"exponential"``.
+    n_arms
+        Number of arms.
+    magnitudes
+        Mean magnitudes are drawn uniformly from this interval.
+    probs
+        Probabilities of paying are drawn uniformly from this interval.
+    sigma, offset
+        Standard deviation of the Gaussian (parts), and half the distance of the two parts of the
+        mixture; the exponential family uses neither.
+
+    Notes
+    -----
+    `component_size` gives one size valid for every arm that can be drawn, which is what a policy
+    must be told before it has seen anything.
+
+    Examples
+    --------
+    >>> maker = RandomMAB("gaussian", n_arms=3, probs=(0.3, 0.35))
+    >>> maker.instance(np.random.default_rng(0)).n_arms
+    3
+    """
+
+    family: Family = word(FAMILIES)
+    n_arms: int = whole(low=1, default=10)
+    magnitudes: tuple[float, float] = pair(default=(1.0, 3.0))
+    probs: tuple[float, float] = pair(0.0, 1.0, default=(0.30, 0.35))
+    sigma: float = positive(default=0.5)
+    offset: float = real(low=0.0, default=1.0)
+
+    def check(self) -> None:
+        """Raise unless an exponential law has positive means."""
+        if self.family == "exponential":
+            check.vector("magnitudes", self.magnitudes, 0.0, closed="neither")
+
+    def law(self, mean: float) -> Law:
+        """Return the law of non-zero rewards with this mean."""
+        if self.family == "gaussian":
+            return Gaussian(mean, self.sigma)
+        if self.family == "mixture":
+            return GaussianMixture(mean, self.sigma, self.offset)
+        return Exponential(mean)
+
+    def component_size(self, kind: Kind = "subgaussian") -> float:
+        """Return a size of the non-zero part that is valid for every arm that can be drawn."""
+        return max(self.law(mean).size(kind) for mean in self.magnitudes)
+
+    def instance(self, rng: np.random.Generator) -> MAB:
+        """Draw magnitudes, then probabilities, and return the environment they make."""
+        means = rng.uniform(*self.magnitudes, self.n_arms)
+        probs = rng.uniform(*self.probs, self.n_arms)
+        if self.family == "gaussian":
+            return GaussianMAB(means, probs, self.sigma)
+        if self.family == "mixture":
+            return MixtureMAB(means, probs, self.sigma, self.offset)
+        return ExponentialMAB(means, probs)
+
+
+for _tag, _probs in PAPER_PROBS.items():
+    for _family in FAMILIES:
+        register_id(f"paper-mab-{_family}-{_tag}-v1", partial(RandomMAB, _family, probs=_probs))

@@ -13,7 +13,7 @@ from zib import theory
 from zib.contextual import StandardLink, derivative, kappa, value
 from zib.core.rng import Role, stream
 from zib.env import RandomContextual
-from zib.env.contextual_draws import NOISES, LinkName, Noise
+from zib.env.contextual import NOISES, LinkName, Noise
 from zib.experiments.draw import TITLES, Look, detailed_table, side_by_side
 from zib.experiments.harness import Panel, Played, Scaled, Simulated, amount
 from zib.experiments.judge import at_most, below, compare, grows, lower, ratio

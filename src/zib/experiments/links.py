@@ -9,7 +9,7 @@ from typing import Any
 
 from zib.contextual import StandardLink, kappa
 from zib.env import RandomContextual
-from zib.env.contextual_draws import LINK_NAMES
+from zib.env.contextual import LINK_NAMES
 from zib.experiments.contextual_study import (
     BETTER,
     NAIVE,

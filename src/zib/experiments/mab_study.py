@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import zib
 from zib.core.rng import Role, stream
-from zib.env.generators import FAMILIES, RandomMAB
+from zib.env.mab import FAMILIES, RandomMAB
 from zib.experiments.draw import TITLES, Look, detailed_table, side_by_side
 from zib.experiments.harness import Panel, Played, Scaled, Simulated, amount
 from zib.experiments.judge import Comparison, below, compare, grows, growth, lower, where

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from zib.cases.loan.fit import fit_binary, least_squares, log_likelihood, probabilities
 from zib.cases.loan.records import LoanRecords
 from zib.core.rng import Role, stream
-from zib.env.contextual_draws import LinkName
+from zib.env.contextual import LinkName
 from zib.experiments.harness import Experiment, Scaled
 from zib.experiments.loan_study import Book, books, record_notes, record_settings
 from zib.experiments.record import Setting, Status, Table, Verdict

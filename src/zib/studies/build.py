@@ -105,7 +105,14 @@ def environments() -> Shelf:
     )
     kinds: dict[str, Any] = {}
     for room in (zib.env, zib.cases.loan):
-        kinds |= _public(room, lambda thing: isinstance(thing, type) and hasattr(thing, "instance"))
+        kinds |= _public(
+            room,
+            lambda thing: (
+                isinstance(thing, type)
+                and hasattr(thing, "instance")
+                and bool(getattr(thing, "declared", True))  # else what several have in common
+            ),
+        )
     reason = (
         "is a law of rewards, not an environment; use it inside one, as in "
         '{ kind = "MAB", laws = […] }'

@@ -18,8 +18,8 @@ from zib.cases.loan.records import LoanRecords
 from zib.contextual.link import derivative, inverse, log_complement, log_value, value
 from zib.core.cache import cached_njit
 from zib.core.validate import InvalidParameterError, choice, real, vector
-from zib.env.contextual_draws import LINK_NAMES, LINKS, LinkName
-from zib.env.rewards import Array
+from zib.env.contextual import LINK_NAMES, LINKS, LinkName
+from zib.env.registry import Array
 from zib.stats.regression import climb, solved
 
 Transform = Literal["linear", "quadratic"]

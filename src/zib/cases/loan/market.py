@@ -12,15 +12,16 @@ range of prices instead, $0.40 to $28 572.50, with the same quantiles inside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from zib.core.validate import real
-from zib.env.inflated import QuantileTable, ZeroInflated
-from zib.env.mab import MAB
-from zib.env.rewards import Array
+from zib.core.spec import real
+from zib.env.mab import _Computed
+from zib.env.mixtures import QuantileTable, ZeroInflated
+from zib.env.registry import Array, derived, register_id
 from zib.logs.cprm import CLASSES, CUTS
 
 CUT_LEVELS = (0.0, 0.25, 0.75, 0.915, 0.9875, 1.0)
@@ -85,7 +86,7 @@ def _intercept(slope: float, acceptance: float) -> float:
     return (low + high) / 2
 
 
-class LoanMarket(MAB):
+class LoanMarket(_Computed, positional=2):
     """Five price classes; a reward is the price in $1000 if the loan is taken and zero if not.
 
     Parameters
@@ -107,30 +108,26 @@ class LoanMarket(MAB):
     'high'
     """
 
-    def __init__(self, slope: float = 0.35, acceptance: float = 0.22) -> None:
-        self._slope = real("slope", slope, 0.0, 5.0, closed="right")
-        self._acceptance = real("acceptance", acceptance, 0.0, 1.0, closed="neither")
-        intercept = _intercept(self._slope, self._acceptance)
-        super().__init__(
-            ZeroInflated(*_accepted(low, high, intercept, self._slope))
-            for low, high in pairwise(CUT_LEVELS)
-        )
-        self._history = ZeroInflated(*_accepted(0.0, 1.0, intercept, self._slope))
+    slope: float = real(low=0.0, high=5.0, closed="right", default=0.35)
+    acceptance: float = real(low=0.0, high=1.0, closed="neither", default=0.22)
+    intercept: float = derived(lambda given: _intercept(given["slope"], given["acceptance"]))
+    laws: Any = derived(lambda given: _class_laws(given["intercept"], given["slope"]))
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the arms."""
         return CLASSES
 
-    @property
+    @cached_property
     def history(self) -> ZeroInflated:
         """The law of one reward when prices of all classes are offered as in the past."""
-        return self._history
+        return ZeroInflated(*_accepted(0.0, 1.0, self.intercept, self.slope))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this market."""
-        return {"slope": self._slope, "acceptance": self._acceptance}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the market as plain data; see `zib.env.from_dict`."""
-        return {"environment": "LoanMarket", **self.parameters()}
+def _class_laws(intercept: float, slope: float) -> tuple[ZeroInflated, ...]:
+    return tuple(
+        ZeroInflated(*_accepted(low, high, intercept, slope)) for low, high in pairwise(CUT_LEVELS)
+    )
+
+
+register_id("loan-market-v1", LoanMarket)

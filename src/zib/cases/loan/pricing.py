@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +27,21 @@ from zib.cases.loan.records import LoanRecords
 from zib.contextual.link import value
 from zib.core.cache import cached_njit
 from zib.core.rng import Role, stream
-from zib.core.validate import InvalidParameterError, integer, real, vector
-from zib.env.contextual import ContextBlock, FixedInstance, check_common, matrix, read_only
-from zib.env.contextual_draws import LARGEST_FEATURE, LINKS, NOISES, LinkName, Noise, _draw_noise
-from zib.env.rewards import Array
+from zib.core.spec import positive, word
+from zib.core.validate import InvalidParameterError, integer
+from zib.env.contextual import (
+    LARGEST_FEATURE,
+    LINK_NAMES,
+    LINKS,
+    NOISES,
+    ContextBlock,
+    EveryArm,
+    Instance,
+    LinkName,
+    Noise,
+    draw_noise,
+)
+from zib.env.registry import Array, ContextualEnvironment, matrix, text, vector
 from zib.logs.cprm import CLASSES
 
 NODES = 8  # Gauss points between two neighbouring quantiles of the price
@@ -72,7 +84,7 @@ def _fill(
         place = rng.random() * (knots - 1)
         left = int(place)
         u = rng.random()
-        noise_now = _draw_noise(noise, sigma, rng)
+        noise_now = draw_noise(noise, sigma, rng)
         profit = beta[1]
         predictor = theta[1]
         for j in range(m):
@@ -121,7 +133,7 @@ def _integrate(link: Any, profit: Any, predictor: Any, slopes: Any, nodes: Any, 
 _integrate_all = cached_njit(_integrate)
 
 
-class LoanPricing(FixedInstance):
+class LoanPricing(EveryArm, Instance, ContextualEnvironment, positional=2):
     """A contextual market of loans: price classes as actions, customers drawn from records.
 
     Parameters
@@ -165,56 +177,57 @@ class LoanPricing(FixedInstance):
     (5, (7, 7), 'high')
     """
 
-    def __init__(
-        self,
-        beta: object,
-        theta: object,
-        *,
-        contexts: object,
-        prices: object,
-        link: LinkName = "logit",
-        noise: Noise = "exponential",
-        sigma: float = 1.0,
-        price_scale: float = 1.0,
-        source: str = "",
-    ) -> None:
-        self._beta = np.array(vector("beta", beta)) + 0.0
-        self._theta = np.array(vector("theta", theta)) + 0.0
-        self._contexts = matrix("contexts", contexts, LARGEST_FEATURE)
-        self._prices = matrix("prices", prices, LARGEST_FEATURE)
-        m = self._contexts.shape[1]
-        for name, coef in (("beta", self._beta), ("theta", self._theta)):
+    beta: Any = vector()
+    theta: Any = vector()
+    contexts: Any = matrix(LARGEST_FEATURE)
+    prices: Any = matrix(LARGEST_FEATURE)
+    link: LinkName = word(LINK_NAMES, default="logit")
+    noise: Noise = word(NOISES, default="exponential")
+    sigma: float = positive(default=1.0)
+    price_scale: float = positive(default=1.0)
+    source: str = text(default="")
+
+    def check(self) -> None:
+        """Raise unless coefficients fit the covariates and quantiles do not fall."""
+        m = self.contexts.shape[1]
+        for name, coef in (("beta", self.beta), ("theta", self.theta)):
             if coef.size != m + 2:
                 raise InvalidParameterError(
                     f"`{name}` must have an entry for price, constant and each of the {m} columns "
                     f"of `contexts`, {m + 2} in all; got {coef.size}"
                 )
-        if self._prices.shape[1] < 2 or (np.diff(self._prices, axis=1) < 0).any():
+        if self.prices.shape[1] < 2 or (np.diff(self.prices, axis=1) < 0).any():
             raise InvalidParameterError(
                 "`prices` must have rows of at least 2 quantiles that do not fall; "
-                f"got shape {self._prices.shape}"
+                f"got shape {self.prices.shape}"
             )
-        self.sigma = check_common(link, noise, sigma)
-        self.price_scale = real("price_scale", price_scale, 0.0, closed="neither")
-        self.link, self.noise, self.source = link, noise, str(source)
-        self.n_arms = self.n_actions = self._prices.shape[0]
-        self.n_features = (m + 2, m + 2)
-        pieces = (self._prices[:, 1:] + self._prices[:, :-1]) / 2
-        self._mean_price = pieces.mean(axis=1)
-        self._offered = self._mean_price / self.price_scale
-        self._moments = self._all_moments()
 
-    def _all_moments(self) -> Array:
+    @property
+    def n_arms(self) -> int:
+        """Number of price classes."""
+        return len(self.prices)
+
+    @property
+    def n_features(self) -> tuple[int, int]:
+        """Number of features of the profit and of the acceptance."""
+        return self.beta.size, self.beta.size
+
+    @cached_property
+    def _mean_price(self) -> Array:
+        return np.asarray(((self.prices[:, 1:] + self.prices[:, :-1]) / 2).mean(axis=1))
+
+    @cached_property
+    def _moments(self) -> Array:
         """Return E p, E pX and E pX² for each context and class, noise apart."""
         at, weight = np.polynomial.legendre.leggauss(NODES)
-        low, high = self._prices[:, :-1, None], self._prices[:, 1:, None]
+        low, high = self.prices[:, :-1, None], self.prices[:, 1:, None]
         points = (low + high) / 2 + (high - low) / 2 * at
         weights = np.broadcast_to(weight / 2 / low.shape[1], points.shape)
         nodes = np.stack([points, weights]).reshape(2, self.n_arms, -1)
-        out = np.empty((3, len(self._contexts), self.n_arms))
-        profit = self._beta[1] + self._contexts @ self._beta[2:]
-        predictor = self._theta[1] + self._contexts @ self._theta[2:]
-        slopes = (float(self._beta[0]), float(self._theta[0]))
+        out = np.empty((3, len(self.contexts), self.n_arms))
+        profit = self.beta[1] + self.contexts @ self.beta[2:]
+        predictor = self.theta[1] + self.contexts @ self.theta[2:]
+        slopes = (float(self.beta[0]), float(self.theta[0]))
         _integrate_all(LINKS[self.link], profit, predictor, slopes, nodes, out)
         return out
 
@@ -291,26 +304,6 @@ class LoanPricing(FixedInstance):
         )
 
     @property
-    def beta(self) -> Array:
-        """Coefficients of the profit on (a, 1, b)."""
-        return read_only(self._beta)
-
-    @property
-    def theta(self) -> Array:
-        """Coefficients of the acceptance on (a, 1, b)."""
-        return read_only(self._theta)
-
-    @property
-    def contexts(self) -> Array:
-        """The customers, one row each."""
-        return read_only(self._contexts)
-
-    @property
-    def prices(self) -> Array:
-        """Quantiles of the prices of each class."""
-        return read_only(self._prices)
-
-    @property
     def classes(self) -> tuple[str, ...]:
         """The names of the actions."""
         if self.n_arms == len(CLASSES):
@@ -320,9 +313,9 @@ class LoanPricing(FixedInstance):
     @property
     def feature_norms(self) -> tuple[float, float]:
         """Norms of the coefficients of profit and acceptance on the features policies see."""
-        unit = np.ones(self._beta.size)
+        unit = np.ones(self.beta.size)
         unit[0] = self.price_scale
-        return float(np.linalg.norm(unit * self._beta)), float(np.linalg.norm(unit * self._theta))
+        return float(np.linalg.norm(unit * self.beta)), float(np.linalg.norm(unit * self.theta))
 
     def summary(self) -> ClassSummary:
         """Return mean price, acceptance, mean and variance of the reward of each class.
@@ -333,45 +326,28 @@ class LoanPricing(FixedInstance):
         second = second + p * self.sigma**2
         best = np.bincount(self._moments[1].argmax(axis=1), minlength=self.n_arms)
         return ClassSummary(
-            self._mean_price.copy(), p, first, second - first**2, best / len(self._contexts)
+            self._mean_price.copy(), p, first, second - first**2, best / len(self.contexts)
         )
+
+    @cached_property
+    def _parts(self) -> tuple[Any, ...]:
+        """What compiled code draws rounds with: codes, and arrays of its own."""
+        arrays = (self.beta, self.theta, self.contexts, self.prices)
+        offered = self._mean_price / self.price_scale
+        code = NOISES.index(self.noise)
+        own = (np.array(a) for a in arrays)
+        return LINKS[self.link], code, self.sigma, *own, offered, np.array(self._moments[1])
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
-        _fill_market(
-            LINKS[self.link],
-            NOISES.index(self.noise),
-            self.sigma,
-            self._beta,
-            self._theta,
-            self._contexts,
-            self._prices,
-            self._offered,
-            self._moments[1],
-            rng,
-            *block,
-        )
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this market; the table of customers is long."""
-        return {
-            "beta": self._beta.tolist(),
-            "theta": self._theta.tolist(),
-            "contexts": self._contexts.tolist(),
-            "prices": self._prices.tolist(),
-            "link": self.link,
-            "noise": self.noise,
-            "sigma": self.sigma,
-            "price_scale": self.price_scale,
-            "source": self.source,
-        }
+        _fill_market(*self._parts, rng, *block)
 
     def __repr__(self) -> str:
         digest = hashlib.sha256()
-        for array in (self._beta, self._theta, self._contexts, self._prices):
+        for array in (self.beta, self.theta, self.contexts, self.prices):
             digest.update(array.tobytes())
         numbers = f"{self.noise} {self.sigma:.6g} {self.price_scale:.6g}"
         digest.update(numbers.encode())
-        customers, covariates = self._contexts.shape
+        customers, covariates = self.contexts.shape
         return (
             f"<LoanPricing of {self.n_arms} classes, {customers} customers with {covariates} "
             f"covariates, {self.link} link, {self.source or 'no source'}, "

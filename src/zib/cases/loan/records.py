@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.validate import InvalidParameterError, inside, integer, real, vector
-from zib.env.contextual import matrix, read_only
-from zib.env.rewards import Array
+from zib.env.registry import Array, checked_matrix, read_only
 from zib.logs.cprm import loan_price
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class LoanRecords:
             raise InvalidParameterError(
                 f"`accepted` must hold both outcomes; got {int(accepted.sum())} of {n} accepted"
             )
-        covariates = matrix("covariates", self.covariates)
+        covariates = checked_matrix("covariates", self.covariates)
         names = tuple(map(str, self.names))
         if covariates.shape != (n, len(names)):
             raise InvalidParameterError(

@@ -8,7 +8,7 @@ from zib.cases.loan.market import PUBLISHED_RECORDS, price_quantile
 from zib.cases.loan.records import LoanRecords
 from zib.core.rng import Role, stream
 from zib.core.validate import integer, real
-from zib.env.rewards import Array
+from zib.env.registry import Array
 
 # Steps of the US prime rate: share of July 2002 to November 2004 gone when it changed, percent.
 _PRIME_UNTIL = (0.15, 0.41, 0.83, 0.87, 0.92, 0.98, 1.0)

@@ -1,7 +1,7 @@
 """Laws of rewards: small immutable objects that can be sampled and know their own moments.
 
-A *law* is the distribution of one number. `ZeroInflated` turns any law into a reward that is
-mostly zero. Laws draw with NumPy in blocks; how many numbers a block consumes from the stream
+A *law* is the distribution of one number. `zib.env.ZeroInflated` turns any law into a reward that
+is mostly zero. Laws draw with NumPy in blocks; how many numbers a block consumes from the stream
 depends on its size, so the same stream cut into other blocks gives other (equally valid) draws.
 """
 
@@ -9,40 +9,35 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from zib.core.validate import InvalidParameterError, integer, real
+from zib.core import validate as check
+from zib.core.spec import positive, real
+from zib.env.registry import Array, Kind, Named
 
-Kind = Literal["subgaussian", "subexponential"]
-Array = NDArray[np.float64]
-
-_LAWS: dict[str, type[Law]] = {}
+KINDS = ("subgaussian", "subexponential")
 
 
-class Law(ABC):
+class Law(Named, ABC):
     """The distribution of one number.
 
-    A subclass is a frozen dataclass: two laws with the same parameters are equal, a law can be a
-    dictionary key and its ``repr`` rebuilds it. To write one, give `_draw`, `mean`, `variance` and
-    `moment`; the sizes default to infinity, which means that there is none.
+    A subclass declares its parameters as fields: two laws with the same parameters are equal, a law
+    can be a dictionary key and its ``repr`` rebuilds it. To write one, give `_draw`, `mean`,
+    `variance` and `moment`; the sizes default to infinity, which means that there is none.
     """
 
+    entry: ClassVar[str] = "kind"
+    known: ClassVar[dict[str, Callable[..., Any]]] = {}
+
     if TYPE_CHECKING:
-        # Only declared: a property in the class would become the default of a field `mean`.
+        # Only declared: a property in the class would stand in the way of a field `mean`.
         @property
         def mean(self) -> float:
             """Return E X."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the subclass known to `law_from_dict` by its name."""
-        super().__init_subclass__(**kwargs)
-        _LAWS[cls.__name__] = cls
 
     @abstractmethod
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
@@ -59,7 +54,7 @@ class Law(ABC):
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """Return `n` independent draws as a float64 array."""
-        return self._draw(rng, integer("n", n, 0))
+        return self._draw(rng, check.integer("n", n, 0))
 
     @property
     def subgaussian_size(self) -> float:
@@ -73,60 +68,13 @@ class Law(ABC):
 
     def size(self, kind: Kind) -> float:
         """Return `subgaussian_size` or `subexponential_size`."""
-        return self.subgaussian_size if _check_kind(kind) == 0 else self.subexponential_size
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this law."""
-        return {f.name: getattr(self, f.name) for f in fields(cast("Any", self)) if f.init}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the law as numbers, strings, lists and dicts only; see `law_from_dict`."""
-        return {"kind": type(self).__name__} | {k: _plain(v) for k, v in self.parameters().items()}
-
-
-def law_from_dict(data: Mapping[str, Any]) -> Law:
-    """Return the law that `Law.to_dict` described.
-
-    Examples
-    --------
-    >>> law_from_dict({"kind": "Gaussian", "mean": 1.0, "sigma": 2.0})
-    Gaussian(mean=1.0, sigma=2.0)
-    """
-    arguments = dict(data)
-    name = arguments.pop("kind", None)
-    if not isinstance(name, str) or name not in _LAWS:
-        known = ", ".join(sorted(_LAWS))
-        raise InvalidParameterError(f"`kind` must be one of {known}; got {name!r}")
-    try:
-        return _LAWS[name](
-            **{k: law_from_dict(v) if isinstance(v, Mapping) else v for k, v in arguments.items()}
-        )
-    except TypeError:
-        raise InvalidParameterError(
-            f"`data` must hold the parameters of {name}; got {sorted(arguments)}"
-        ) from None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Law):
-        return value.to_dict()
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _check_kind(kind: str) -> int:
-    if kind not in ("subgaussian", "subexponential"):
-        raise InvalidParameterError(
-            f"`kind` must be one of 'subgaussian', 'subexponential'; got {kind!r}"
-        )
-    return 0 if kind == "subgaussian" else 1
+        if check.choice("kind", kind, KINDS) == 0:
+            return self.subgaussian_size
+        return self.subexponential_size
 
 
 def _order(order: float) -> float:
-    return real("order", order, 0.0)
-
-
-def _set(law: Law, name: str, value: Any) -> None:
-    object.__setattr__(law, name, value)
+    return check.real("order", order, 0.0)
 
 
 def _normal_absolute_moment(mean: float, sigma: float, order: float) -> float:
@@ -145,8 +93,7 @@ def _normal_absolute_moment(mean: float, sigma: float, order: float) -> float:
     return float(total / math.sqrt(2.0 * math.pi))
 
 
-@dataclass(frozen=True)
-class Gaussian(Law):
+class Gaussian(Law, positional=2):
     """The normal law N(mean, sigma²).
 
     Examples
@@ -155,12 +102,8 @@ class Gaussian(Law):
     0.25
     """
 
-    mean: float
-    sigma: float
-
-    def __post_init__(self) -> None:
-        _set(self, "mean", real("mean", self.mean))
-        _set(self, "sigma", real("sigma", self.sigma, 0.0, closed="neither"))
+    mean: float = real()
+    sigma: float = positive()
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         return rng.normal(self.mean, self.sigma, n)
@@ -180,8 +123,7 @@ class Gaussian(Law):
         return _normal_absolute_moment(self.mean, self.sigma, _order(order))
 
 
-@dataclass(frozen=True)
-class GaussianMixture(Law):
+class GaussianMixture(Law, positional=3):
     """The even mixture of N(mean − offset, sigma²) and N(mean + offset, sigma²).
 
     Notes
@@ -191,14 +133,9 @@ class GaussianMixture(Law):
     standard deviation.
     """
 
-    mean: float
-    sigma: float
-    offset: float = 1.0
-
-    def __post_init__(self) -> None:
-        _set(self, "mean", real("mean", self.mean))
-        _set(self, "sigma", real("sigma", self.sigma, 0.0, closed="neither"))
-        _set(self, "offset", real("offset", self.offset, 0.0))
+    mean: float = real()
+    sigma: float = positive()
+    offset: float = real(low=0.0, default=1.0)
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         draws = rng.normal(self.mean - self.offset, self.sigma, n)
@@ -223,8 +160,7 @@ class GaussianMixture(Law):
         return 0.5 * (low + high)
 
 
-@dataclass(frozen=True)
-class Exponential(Law):
+class Exponential(Law, positional=1):
     """The exponential law with the given mean.
 
     Notes
@@ -233,10 +169,7 @@ class Exponential(Law):
     u = mean/size: the right end s = 1/size of the range is the binding one.
     """
 
-    mean: float
-
-    def __post_init__(self) -> None:
-        _set(self, "mean", real("mean", self.mean, 0.0, closed="neither"))
+    mean: float = positive()
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         return rng.exponential(self.mean, n)
@@ -258,8 +191,7 @@ class Exponential(Law):
         return math.exp(_order(order) * math.log(self.mean) + math.lgamma(1.0 + order))
 
 
-@dataclass(frozen=True)
-class LogNormal(Law):
+class LogNormal(Law, positional=2):
     """The law of exp(Z) with Z ~ N(log_mean, log_sd²).
 
     Every moment is finite, yet E exp(s X) is infinite for each s > 0: there is no sub-Gaussian
@@ -271,18 +203,14 @@ class LogNormal(Law):
     2.0
     """
 
-    log_mean: float
-    log_sd: float
-
-    def __post_init__(self) -> None:
-        _set(self, "log_mean", real("log_mean", self.log_mean, -700.0, 700.0))
-        _set(self, "log_sd", real("log_sd", self.log_sd, 0.0, 26.0, closed="right"))
+    log_mean: float = real(low=-700.0, high=700.0)
+    log_sd: float = real(low=0.0, high=26.0, closed="right")
 
     @classmethod
     def from_mean(cls, mean: float, log_sd: float) -> LogNormal:
         """Return the log-normal law with this mean (of X itself) and this log_sd."""
-        mean = real("mean", mean, 0.0, closed="neither")
-        log_sd = real("log_sd", log_sd, 0.0, 26.0, closed="right")
+        mean = check.real("mean", mean, 0.0, closed="neither")
+        log_sd = check.real("log_sd", log_sd, 0.0, 26.0, closed="right")
         return cls(log_mean=math.log(mean) - 0.5 * log_sd * log_sd, log_sd=log_sd)
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
@@ -309,21 +237,15 @@ def _exp(x: float) -> float:
     return math.exp(x) if x < 709.0 else math.inf
 
 
-@dataclass(frozen=True)
-class StudentT(Law):
+class StudentT(Law, positional=3):
     """The law of mean + scale·t with t Student with `df` > 1 degrees of freedom.
 
     E|X|^q is finite exactly for q < df: with df in (1, 2] only moments below the second exist.
     """
 
-    mean: float
-    scale: float
-    df: float
-
-    def __post_init__(self) -> None:
-        _set(self, "mean", real("mean", self.mean))
-        _set(self, "scale", real("scale", self.scale, 0.0, closed="neither"))
-        _set(self, "df", real("df", self.df, 1.0, closed="neither"))
+    mean: float = real()
+    scale: float = positive()
+    df: float = real(low=1.0, closed="neither")
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         return self.mean + self.scale * rng.standard_t(self.df, n)
@@ -370,19 +292,14 @@ class StudentT(Law):
         )
 
 
-@dataclass(frozen=True)
-class Pareto(Law):
+class Pareto(Law, positional=2):
     """The Pareto law on [scale, ∞) with density shape·scale^shape/x^(shape+1), given its mean.
 
     The mean fixes scale = mean·(shape − 1)/shape. E X^q is finite exactly for q < shape.
     """
 
-    mean: float
-    shape: float
-
-    def __post_init__(self) -> None:
-        _set(self, "mean", real("mean", self.mean, 0.0, closed="neither"))
-        _set(self, "shape", real("shape", self.shape, 1.0, closed="neither"))
+    mean: float = positive()
+    shape: float = real(low=1.0, closed="neither")
 
     @property
     def scale(self) -> float:
@@ -404,3 +321,37 @@ class Pareto(Law):
         if order >= self.shape:
             return math.inf
         return self.shape * math.exp(order * math.log(self.scale)) / (self.shape - order)
+
+
+class Constant(Law, positional=1):
+    """The law that always gives the same value.
+
+    Parameters
+    ----------
+    value
+        The value.
+    """
+
+    value: float = real()
+
+    def _draw(self, rng: np.random.Generator, n: int) -> Array:
+        return np.full(n, self.value)
+
+    @property
+    def mean(self) -> float:
+        """Return the value."""
+        return self.value
+
+    @property
+    def variance(self) -> float:
+        """Return 0."""
+        return 0.0
+
+    def moment(self, order: float) -> float:
+        """Return |value|^order."""
+        return float(abs(self.value) ** _order(order))
+
+    @property
+    def subgaussian_size(self) -> float:
+        """Return 0."""
+        return 0.0
