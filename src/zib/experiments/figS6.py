@@ -283,16 +283,15 @@ def _part_ii() -> Verdict:
         limits.append(limit)
         evidence.append(f"mu/sigma = {mu:g}: at 1 − p = exp(−{log_gap:g}) the ratio is {limit:.3f}")
     returns = max(limits) < 1.5
+    if best <= 10:
+        return Verdict(claim, "fails", "does not hold", tuple(evidence))
+    if not returns:
+        return Verdict(claim, "holds", "holds", tuple(evidence))
     words = (
         f"holds only away from p = 1: the ratio reaches {number(best)} ({at}), but for fixed mu "
         "and sigma it falls back to 1 as p tends to 1, so no p* works up to 1"
-        if returns and best > 10
-        else "holds"
-        if best > 10
-        else "does not hold"
     )
-    status = "partly" if returns and best > 10 else "holds" if best > 10 else "fails"
-    return Verdict(claim, status, words, tuple(evidence))  # type: ignore[arg-type]
+    return Verdict(claim, "partly", words, tuple(evidence))
 
 
 def _part_iii() -> tuple[tuple[Verdict, ...], list[tuple[str, ...]]]:

@@ -123,7 +123,7 @@ class Limit(Simulated):
     def claims(self, found: list[Played]) -> Iterable[Verdict]:
         """Judge the slopes, and how much less regret there is than with the paper's policies."""
         yield slopes_verdict(slopes(found), self.horizon)
-        if len(found) == len(self.panels()):
+        if not self.interruption:
             yield prize_verdict(prize(found[0].result, found[-1].result))
 
     def figures(self, found: list[Played]) -> Iterable[Drawn]:
