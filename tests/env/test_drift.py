@@ -192,6 +192,7 @@ def test_results_depend_neither_on_blocks_nor_on_the_compiler(env):
         assert all(np.array_equal(a, b) for a, b in zip(runs[0], run, strict=True))
 
 
+@pytest.mark.slow  # starts processes
 def test_backends_agree_and_policies_face_the_same_rounds():
     env = moving("jumps")
     specs = {"a": mab.UCB1(), "b": mab.UCB1(scale=2.0), "again": mab.UCB1()}

@@ -325,6 +325,7 @@ def test_plain_data_round_trip(market):
         assert not array.flags.writeable
 
 
+@pytest.mark.slow  # compiles a policy of its own
 def test_simulations_run(market):
     import zib
 

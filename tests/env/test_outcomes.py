@@ -22,7 +22,6 @@ from zib.env import (
     from_dict,
     law_from_dict,
 )
-from zib.testing import check_environment
 
 SHOP = OutcomesMAB(
     values=[1.0, 20.0, -15.0],
@@ -39,12 +38,6 @@ def test_means_and_variances_by_hand() -> None:
         wanted = np.dot(probs, second) - SHOP.arm_means[k] ** 2
         assert SHOP.variances[k] == pytest.approx(wanted, abs=1e-12)
     assert SHOP.best_arm == 3
-
-
-def test_conforms() -> None:
-    check_environment(SHOP)
-    check_environment(MAB([Mixture([Constant(0.0), Exponential(2.0)], [0.7, 0.3])]))
-    check_environment(OutcomesMAB(values=[[1.0, 2.0], [3.0, -1.0]], probs=[[0.5, 0.5], [0.1, 0.2]]))
 
 
 def test_outcomes_come_as_often_as_they_should(seed: int) -> None:

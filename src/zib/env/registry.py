@@ -162,12 +162,18 @@ def derived(function: Callable[[Mapping[str, Any]], Any], *, init: Literal[False
 
 def flag(*, default: Any = REQUIRED) -> Any:
     """Declare a yes or no."""
-    return Field(lambda name, value: bool(value), _same, "True or False", default)
+
+    def checked(name: str, value: Any) -> bool:
+        if not isinstance(value, (bool, np.bool_)):
+            raise InvalidParameterError(f"`{name}` must be True or False; got {value!r}")
+        return bool(value)
+
+    return Field(checked, _same, "True or False", default)
 
 
 def text(*, default: Any = REQUIRED) -> Any:
     """Declare any text."""
-    return Field(lambda name, value: str(value), _same, "text", default)
+    return instance_of(str, "text", default=default)
 
 
 def instance_of(kinds: type | tuple[type, ...], what: str, *, default: Any = REQUIRED) -> Any:

@@ -42,6 +42,8 @@ def check_refusals(spec: Any) -> None:
     declared = getattr(kind, "declared", {})
     for name in (name for name, field in declared.items() if field.derived is None):
         for wrong in _NEVER:
+            if isinstance(wrong, str) and declared[name].allowed == "text":
+                continue
             made = _made(kind, given, name, wrong)
             assert made is None, f"{kind.__name__} must refuse {name}={wrong!r}"
         for doubtful in _MAYBE:
