@@ -71,7 +71,7 @@ class ContextualStudy(Simulated):
     link_source: ClassVar[Source] = "ours"
     horizon: ClassVar[int] = HORIZON
     replications: Scaled[int]
-    look = Look(GROUPS, CAPTION, right=0.22)
+    look = Look(GROUPS, CAPTION)
     compiles_contextual = True
 
     def settings(self) -> Iterable[Setting]:

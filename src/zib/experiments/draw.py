@@ -10,7 +10,7 @@ import numpy as np
 
 from zib.experiments.judge import growth
 from zib.experiments.record import Table
-from zib.report import legend_below, legend_height, regret_panel
+from zib.report import Panel, regret_figure, regret_frame
 from zib.report.numbers import listing, number
 
 if TYPE_CHECKING:
@@ -34,11 +34,10 @@ class Drawn(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What regret figures of one study share: groups of the legend, caption, margin in inches."""
+    """What regret figures of one study share: groups of the legend, and the caption."""
 
     groups: Mapping[str, Sequence[str]]
     caption: str
-    right: float = 0.12
 
 
 def rounds_to_record(horizon: int) -> list[int]:
@@ -73,65 +72,18 @@ def regret_figures(panels: Sequence[Played], look: Look, *, logarithmic: bool) -
 
 
 def _regret_figure(panels: Sequence[Played], look: Look, *, log: bool) -> Figure:
-    from matplotlib.figure import Figure
-
-    rows = -(-len(panels) // COLUMNS)
-    fig = Figure()
-    axes = fig.subplots(rows, COLUMNS, squeeze=False)
-    for ax, panel in zip(axes.flat, panels):
-        regret_panel(ax, panel.result, log=log, references=panel.references)
-        ax.set_title(panel.title)
-    for ax in list(axes.flat)[len(panels) :]:
-        ax.set_visible(False)
-    for row in axes:
-        row[0].set_ylabel("cumulative regret")
-    _arrange(fig, rows, look)
-    return fig
-
-
-def _arrange(fig: Figure, rows: int, look: Look) -> None:
-    """Give panels of one size fixed places, with the grouped legend under them."""
-    width, panel, gap, left, top, under = 11.6, 2.7, 0.95, 0.8, 0.35, 0.62
-    legend = round(legend_height(max(map(len, look.groups.values()))) + 0.245, 3)  # and small print
-    height = rows * panel + (rows - 1) * gap + top + under + legend
-    fig.set_size_inches(width, height)
-    fig.subplots_adjust(
-        left=left / width,
-        right=1 - look.right / width,
-        top=1 - top / height,
-        bottom=(under + legend) / height,
-        hspace=gap / panel,
-        wspace=0.2,
-    )
-    legend_below(fig, fig.axes, look.groups)
+    drawn = [Panel(panel.title, panel.result, panel.references) for panel in panels]
+    return regret_figure(drawn, log=log, columns=COLUMNS, groups=look.groups)
 
 
 def numbers(panels: Sequence[Played]) -> pd.DataFrame:
     """Return mean regret and its interval for every panel, policy and checkpoint."""
     import pandas as pd
 
-    parts = []
-    for panel in panels:
-        result = panel.result
-        low, high = result.interval()
-        mean = result.mean()
-        curves = [
-            {
-                "policy": label,
-                "round": result.checkpoints,
-                "regret": mean[i],
-                "low": low[i],
-                "high": high[i],
-                "replications": int(result.finished[i].sum()),
-            }
-            for i, label in enumerate(result.labels)
-        ]
-        curves += [
-            {"policy": label, "round": result.checkpoints, "regret": curve}
-            for label, curve in panel.references.items()
-        ]
-        parts += [pd.DataFrame({**panel.key, **curve}) for curve in curves]
-    return pd.concat(parts, ignore_index=True)
+    frames = [
+        regret_frame(panel.result, references=panel.references, **panel.key) for panel in panels
+    ]
+    return pd.concat(frames, ignore_index=True)
 
 
 def _lowest(panel: Played) -> str:

@@ -53,7 +53,6 @@ class Drift(Simulated):
             "Left: the probabilities of paying move along sine waves. Middle: the mean magnitudes "
             "do. Right: nothing moves; the difference is the price of forgetting."
         ),
-        right=0.25,
     )
 
     def settings(self) -> Iterable[Setting]:

@@ -78,7 +78,6 @@ class Figure4(Simulated):
         "width of the paper's policies multiplied by the factor that did best in a pilot. Green "
         "and blue: the paper's policies, dashed as printed, solid on the scale of means. Orange "
         "and pink: its baselines. Purple: ours, nothing tuned.",
-        right=0.22,
     )
 
     @cached_property

@@ -247,7 +247,7 @@ class Simulated(Experiment["list[Played]"]):
     Attributes
     ----------
     look
-        Legend, caption and margin of the figure.
+        Legend and caption of the figure.
     logarithmic
         Whether the figure is shown on logarithmic axes as well.
     """

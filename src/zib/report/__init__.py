@@ -2,8 +2,11 @@
 
 from zib.report.panels import (
     FigureFiles,
+    Panel,
     legend_below,
     legend_height,
+    regret_figure,
+    regret_frame,
     regret_panel,
     save_figure,
     small_print,
@@ -12,11 +15,14 @@ from zib.report.style import Style, declared_styles, paper_style, style_of, styl
 
 __all__ = [
     "FigureFiles",
+    "Panel",
     "Style",
     "declared_styles",
     "legend_below",
     "legend_height",
     "paper_style",
+    "regret_figure",
+    "regret_frame",
     "regret_panel",
     "save_figure",
     "small_print",

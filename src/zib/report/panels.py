@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.validate import InvalidParameterError, real
+from zib.report.numbers import shortened
 from zib.report.style import Style, style_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ class RegretResult(Protocol):
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """Return the ends of its intervals."""
+
+    def summary(self) -> pd.DataFrame:
+        """Return one row per policy, with the number of its ``replications``."""
 
 
 def regret_panel(
@@ -103,6 +108,7 @@ def regret_panel(
     else:
         ax.set_xlim(0, rounds[-1])
         ax.set_ylim(bottom=0)
+        ax.locator_params(nbins=6, steps=[1, 2, 5, 10])  # few enough for a small panel
     ax.xaxis.set_major_formatter(_thousands)
     ax.yaxis.set_major_formatter(_thousands)
     ax.set_xlabel("round")
@@ -185,6 +191,117 @@ def legend_below(
         )
         legend.get_title().set_fontweight("bold")
     return height
+
+
+# ---------------------------------------------------------------------------------- whole figures
+
+ALONE, SMALL = (8.2, 3.9), (3.45, 2.7)  # width and height of the only panel, and of one of several
+GAPS = (0.62, 1.0)  # room between panels, for labels and titles, in inches
+MARGIN = {"left": 0.85, "right": 0.25, "top": 0.42, "under": 0.62, "small print": 0.245}
+
+
+class Panel(NamedTuple):
+    """One panel of a figure: its title, results, and curves that belong to no policy."""
+
+    title: str
+    result: RegretResult
+    references: Mapping[str, Array] = {}
+
+
+def regret_figure(
+    panels: Sequence[Panel],
+    *,
+    log: bool = False,
+    columns: int | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    styles: Mapping[str, Style] | None = None,
+) -> Figure:
+    """Draw regret panels of one size in rows, with one legend under them.
+
+    Parameters
+    ----------
+    panels
+        At least one.
+    log
+        Both axes logarithmic.
+    columns
+        Panels in a row; what suits their number by default.
+    groups
+        Titles in the legend and the labels under them (`legend_below`).
+    styles
+        How to draw labels that should not look as they always do (`styles_of`).
+    """
+    from matplotlib.figure import Figure
+
+    n = len(panels)
+    columns = columns or (n if n < 3 else 2 if n == 4 else 3)
+    rows = -(-n // columns)
+    fig = Figure()
+    axes = fig.subplots(rows, columns, squeeze=False)
+    for ax, panel in zip(axes.flat, panels):
+        title = shortened(panel.title, 38 if columns > 1 else 90)
+        regret_panel(
+            ax, panel.result, log=log, references=panel.references, title=title, styles=styles
+        )
+    for ax in axes.flat[n:]:
+        ax.set_visible(False)
+    for row in axes:
+        row[0].set_ylabel("cumulative regret")
+    _arrange(fig, rows, columns, groups)
+    return fig
+
+
+def _arrange(
+    fig: Figure, rows: int, columns: int, groups: Mapping[str, Sequence[str]] | None
+) -> None:
+    size = ALONE if rows * columns == 1 else SMALL
+    width = columns * size[0] + (columns - 1) * GAPS[0] + MARGIN["left"] + MARGIN["right"]
+    labels = {label for ax in fig.axes for label in ax.get_legend_handles_labels()[1]}
+    per_row = 1
+    if groups:
+        legend_rows = max(len(labels & set(names)) for names in groups.values())
+    else:
+        longest = max(map(len, labels))
+        per_row = max(1, min(4, len(labels), math.floor(width / (0.085 * longest + 0.85))))
+        legend_rows = -(-len(labels) // per_row)
+    below = legend_height(legend_rows) + MARGIN["small print"] + MARGIN["under"]
+    height = rows * size[1] + (rows - 1) * GAPS[1] + MARGIN["top"] + below
+    fig.set_size_inches(width, height)
+    fig.subplots_adjust(
+        left=MARGIN["left"] / width,
+        right=1 - MARGIN["right"] / width,
+        top=1 - MARGIN["top"] / height,
+        bottom=below / height,
+        wspace=GAPS[0] / size[0],
+        hspace=GAPS[1] / size[1],
+    )
+    legend_below(fig, fig.axes, groups, columns=per_row)
+
+
+def regret_frame(
+    result: RegretResult, *, references: Mapping[str, Array] | None = None, **key: object
+) -> pd.DataFrame:
+    """Return mean regret with its interval at every checkpoint; `key` are columns in front."""
+    import pandas as pd
+
+    mean, (low, high) = result.mean(), result.interval(0.95)
+    runs = result.summary()["replications"]
+    curves: list[dict[str, Any]] = [
+        {
+            "policy": label,
+            "round": result.checkpoints,
+            "regret": mean[i],
+            "low": low[i],
+            "high": high[i],
+            "replications": int(runs[i]),
+        }
+        for i, label in enumerate(result.labels)
+    ]
+    curves += [
+        {"policy": label, "round": result.checkpoints, "regret": curve}
+        for label, curve in (references or {}).items()
+    ]
+    return pd.concat([pd.DataFrame({**key, **curve}) for curve in curves], ignore_index=True)
 
 
 # ------------------------------------------------------------------------------------------ saving

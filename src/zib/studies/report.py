@@ -13,21 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import zib
-from zib.report import (
-    legend_below,
-    legend_height,
-    paper_style,
-    regret_panel,
-    save_figure,
-    styles_of,
-)
-from zib.report.numbers import MISSING, count, interval, number, shortened, times
+from zib.report import Panel, paper_style, regret_figure, regret_frame, save_figure, styles_of
+from zib.report.numbers import MISSING, count, interval, number, times
 from zib.report.page import Picture, write_together
 from zib.report.page import render as render_page
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from zib.studies.play import Outcome, Played
 
@@ -38,10 +30,6 @@ CAPTIONS = {
     "growth bends towards the horizontal.",
 }
 LONGEST = 600  # characters of a description; the study file has the rest
-PANEL = (8.2, 3.9)  # width and height of the only panel, in inches; more than one are smaller
-SMALL = (3.45, 2.7)
-GAPS = (0.62, 1.0)  # room between panels, for labels and titles
-MARGIN = {"left": 0.85, "right": 0.2, "top": 0.42, "under": 0.62, "small print": 0.245}
 LOG_FROM = 100  # rounds; fewer show nothing on logarithmic axes
 
 
@@ -204,25 +192,8 @@ def curve_frame(played: tuple[Played, ...]) -> pd.DataFrame:
     """Return mean regret with its interval at every checkpoint."""
     import pandas as pd
 
-    parts = []
-    for case, result in played:
-        mean, (low, high) = result.mean(), result.interval(LEVEL)
-        runs = result.summary(LEVEL)["replications"]
-        for i, label in enumerate(result.labels):
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "environment": case.label,
-                        "policy": label,
-                        "round": result.checkpoints,
-                        "regret": mean[i],
-                        "low": low[i],
-                        "high": high[i],
-                        "replications": int(runs[i]),
-                    }
-                )
-            )
-    return pd.concat(parts, ignore_index=True)
+    frames = [regret_frame(result, environment=case.label) for case, result in played]
+    return pd.concat(frames, ignore_index=True)
 
 
 def final_rows(result: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -300,52 +271,11 @@ def _grows(result: Any) -> bool:
 
 
 def _draw(outcome: Outcome, folder: Path, stem: str, *, log: bool) -> None:
-    from matplotlib.figure import Figure
-
     played = outcome.played
-    columns = _columns(len(played))
+    panels = [Panel(case.label, result) for case, result in played]
     with paper_style():
-        fig = Figure()
-        axes = fig.subplots(-(-len(played) // columns), columns, squeeze=False)
-        for ax, (case, result) in zip(axes.flat, played):
-            regret_panel(
-                ax,
-                result,
-                log=log,
-                title=shortened(case.label, 38 if columns > 1 else 90),
-                styles=styles_of(result.labels),
-            )
-        for ax in axes.flat[len(played) :]:
-            ax.set_visible(False)
-        for row in axes:
-            row[0].set_ylabel("cumulative regret")
-        _arrange(fig, axes.shape, played[0].result.labels)
+        fig = regret_figure(panels, log=log, styles=styles_of(played[0].result.labels))
         save_figure(fig, folder, stem, curve_frame(played), origin(outcome))
-
-
-def _columns(n: int) -> int:
-    return n if n < 3 else 2 if n == 4 else 3
-
-
-def _arrange(fig: Figure, shape: tuple[int, int], labels: Sequence[str]) -> None:
-    """Give panels of one size fixed places, with the legend under them."""
-    rows, columns = shape
-    size = PANEL if rows * columns == 1 else SMALL
-    width = columns * size[0] + (columns - 1) * GAPS[0] + MARGIN["left"] + MARGIN["right"]
-    longest = max(map(len, labels))
-    per_row = max(1, min(4, len(labels), math.floor(width / (0.085 * longest + 0.85))))
-    below = legend_height(-(-len(labels) // per_row)) + MARGIN["small print"] + MARGIN["under"]
-    height = rows * size[1] + (rows - 1) * GAPS[1] + MARGIN["top"] + below
-    fig.set_size_inches(width, height)
-    fig.subplots_adjust(
-        left=MARGIN["left"] / width,
-        right=1 - MARGIN["right"] / width,
-        top=1 - MARGIN["top"] / height,
-        bottom=below / height,
-        wspace=GAPS[0] / size[0],
-        hspace=GAPS[1] / size[1],
-    )
-    legend_below(fig, fig.axes, columns=per_row)
 
 
 def alternative(played: Sequence[Played]) -> str:
