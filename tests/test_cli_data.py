@@ -30,7 +30,7 @@ def test_unknown_names_are_refused() -> None:
     for command in ("info", "check"):
         result = run(app, ["data", command, "kz"])
         assert result.exit_code == 2
-        assert "`name` must be one of karlan_zinman" in result.stderr
+        assert "`name` must be one of cprm" in result.stderr
 
 
 def test_check_reports_what_is_wrong(tmp_path: Path) -> None:

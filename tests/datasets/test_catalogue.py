@@ -11,8 +11,9 @@ import pytest
 
 from tests.datasets.data import KARLAN_LIST, KARLAN_ZINMAN, data_file
 from zib import datasets
-from zib.logs import LogError, LoggedData, catalogue, karlan_zinman
-from zib.logs.cprm import CUTS, loan_price, monthly_prime, price_class
+from zib.logs import LogError, LoggedData, catalogue, public
+from zib.logs.public import karlan_zinman
+from zib.logs.public.cprm import CUTS, loan_price, monthly_prime, price_class
 
 
 def kz_frame(n: int = 6_000) -> pd.DataFrame:
@@ -80,20 +81,68 @@ def cprm_frame(n: int = 2_000) -> pd.DataFrame:
 # The catalogue
 
 
+OPTIONAL = ("sha256", "file_name", "other_columns", "rows_fixed", "frame", "look")
+
+
 def test_every_entry_is_complete() -> None:
-    assert datasets.names() == ("karlan_zinman", "karlan_list", "cprm", "randhie")
+    assert datasets.names() == ("cprm", "karlan_list", "karlan_zinman", "randhie")
     for name in datasets.names():
         entry = datasets.info(name)
         for field in dataclasses.fields(entry):
-            if field.name not in ("sha256", "file_name", "other_columns", "rows_fixed"):
+            if field.name not in (
+                "sha256",
+                "file_name",
+                "other_columns",
+                "rows_fixed",
+                "frame",
+                "look",
+            ):
                 assert getattr(entry, field.name), (name, field.name)
         text = datasets.info_text(name)
-        assert f"zib.logs.load_{name}(" in text
+        assert f"zib.datasets.load_{name}(" in text
         assert hasattr(datasets, f"load_{name}")
         assert max(map(len, text.splitlines())) <= 96
     rows = datasets.catalogue_rows()
     assert [row[0] for row in rows] == ["name", *datasets.names()]
     assert {len(row) for row in rows} == {4}
+
+
+def test_a_file_is_all_that_a_data_set_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "coins.py").write_text(
+        """
+import pandas as pd
+from zib.logs import LoggedData
+from zib.logs.catalogue import DataSet
+
+__all__ = ["load_coins"]
+
+def frame_coins():
+    return pd.DataFrame({"coin": ["a", "b"] * 5, "won": [0, 1] * 5})
+
+ENTRY = DataSet(
+    name="coins", title="Coins", what="Two coins.", rows=10, rows_fixed=True, arms="a, b",
+    randomisation="in turn", outcome="won", zeros="half", citation="none", licence="CC0",
+    source="a test", get="nothing to get", file_name=None, sha256=None, columns=("coin", "won"),
+    frame=frame_coins,
+)
+
+def load_coins():
+    return LoggedData.from_frame(frame_coins(), arm="coin", reward="won")
+"""
+    )
+    monkeypatch.setattr(public, "__path__", [*public.__path__, str(tmp_path)])
+    catalogue._modules.cache_clear()
+    try:
+        assert "coins" in datasets.names()
+        assert datasets.load_coins().n_rows == 10
+        assert datasets.check("coins").ok
+        assert "zib.datasets.load_coins()" in datasets.info_text("coins")
+    finally:
+        monkeypatch.undo()
+        catalogue._modules.cache_clear()
+        sys.modules.pop("zib.logs.public.coins")
 
 
 def test_an_entry_cannot_be_changed() -> None:
@@ -103,7 +152,9 @@ def test_an_entry_cannot_be_changed() -> None:
 
 def test_unknown_name() -> None:
     for call in (datasets.info, datasets.info_text, datasets.check, datasets.load_frame):
-        with pytest.raises(LogError, match="`name` must be one of karlan_zinman, .*; got 'iris'"):
+        with pytest.raises(
+            LogError, match="`name` must be one of cprm, karlan_list, .*; got 'iris'"
+        ):
             call("iris")
 
 
@@ -157,7 +208,6 @@ def test_a_file_with_the_known_checksum_passes(
         karlan_zinman.ENTRY, rows=6_000, sha256=hashlib.sha256(path.read_bytes()).hexdigest()
     )
     monkeypatch.setattr(karlan_zinman, "ENTRY", known)
-    monkeypatch.setitem(catalogue._ENTRIES, "karlan_zinman", known)
     assert datasets.check("karlan_zinman", path).exit_status == 0
     assert datasets.load_karlan_zinman(path, context=()).n_features == 0
     assert len(datasets.load_frame("karlan_zinman", path)) == 6_000

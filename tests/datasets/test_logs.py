@@ -6,7 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from zib.logs import LogError, LoggedData, LogScan
+from zib.logs import LogError, LoggedData, LogScan, open_log, tables
 
 
 @pytest.fixture
@@ -61,6 +61,33 @@ def test_frames_and_files_give_the_same_log(frame: pd.DataFrame, tmp_path: Path)
     frame.to_csv(tmp_path / "l.tsv", index=False, sep="\t")
     for path in (parquet, csv, packed, tmp_path / "l.tsv"):
         check_is(LoggedData.read(path, **ROLES), frame)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_log_that_fits_into_memory_is_read_once(
+    frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    path = tmp_path / f"log.{ending}"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    readings = []
+    kind = {"csv": tables.CSVTable, "parquet": tables.ParquetTable}[ending]
+    plain = kind.batches
+
+    def counted(self, columns, size=tables.BATCH):
+        readings.append(tuple(columns))
+        return plain(self, columns, size)
+
+    monkeypatch.setattr(kind, "batches", counted)
+    log = open_log(path, **ROLES)
+    assert isinstance(log, LoggedData)
+    check_is(log, frame)
+    assert len(readings) == 1
+    scan = open_log(path, **ROLES, in_memory=999)
+    assert isinstance(scan, LogScan)
+    assert len(readings) == 2
+    check_is(scan.load(), frame)
+    whole = open_log(path, **ROLES, in_memory=1_000)
+    np.testing.assert_array_equal(whole.unit, log.unit)
 
 
 def test_a_folder_of_parquet_files_is_one_log(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -12,10 +12,8 @@ import typer
 from zib.cli.program import app, refuse, warnings_in_words
 
 if TYPE_CHECKING:
-    from zib.logs import LogScan
+    from zib.logs import LoggedData, LogScan
     from zib.logs.ope import Evaluation
-
-IN_MEMORY = 3_000_000  # rows; longer logs are read again from the file where needed
 
 Log = Annotated[str, typer.Argument(help="CSV or Parquet file, or a folder of Parquet files.")]
 Arm = Annotated[str | None, typer.Option(help="Column with the arm that was played.")]
@@ -58,11 +56,10 @@ def advise(
     from zib.logs.advise import advise as make_advice
 
     with _refusing():
-        scan, source = _open(log, arm, reward, propensity, context, time, unit)
+        data, source = _open(log, arm, reward, propensity, context, time, unit)
         folder = _folder(out)
         with _bar() as tell:
             try:
-                data = scan if scan.n_rows > IN_MEMORY else scan.load()
                 advice = make_advice(
                     data,
                     horizon=horizon,
@@ -130,9 +127,8 @@ def evaluate(
             *(context or []),
             *(name for name in strata or [] if name not in (context or [])),
         ]
-        scan, _ = _open(log, arm, reward, propensity, columns, time, unit)
+        data, _ = _open(log, arm, reward, propensity, columns, time, unit)
         folder = _folder(out)
-        data: Any = scan if scan.n_rows > IN_MEMORY else scan.load()
         source: Any = "logged" if data.has_propensity else "estimated"
         with warnings_in_words():
             found = ope.evaluate(
@@ -161,16 +157,16 @@ def _open(
     context: list[str] | None,
     time: str | None,
     unit: str | None,
-) -> tuple[LogScan, dict[str, Any]]:
+) -> tuple[LoggedData | LogScan, dict[str, Any]]:
     """Return the log with named or guessed columns, and what to read it with."""
-    from zib.logs import LogScan, guess_columns
+    from zib.logs import guess_columns, open_log
 
     named = {"arm": arm, "reward": reward, "propensity": propensity, "time": time, "unit": unit}
     given = {role: column for role, column in named.items() if column is not None}
     guess = guess_columns(log, context=tuple(context or ()), **given)
     for role, reason in zip(_guessed_roles(guess, given), guess.reasons):
         typer.echo(f"guessed {reason}" if role else reason, err=True)
-    return LogScan(log, **guess.roles), {"path": log, **guess.roles}
+    return open_log(log, **guess.roles), {"path": log, **guess.roles}
 
 
 def _guessed_roles(guess: Any, given: dict[str, str]) -> list[bool]:

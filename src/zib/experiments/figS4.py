@@ -13,7 +13,7 @@ from zib.experiments.draw import Drawn
 from zib.experiments.harness import Experiment
 from zib.experiments.loan_study import KZ_LEVELS, Book, books, record_notes, record_settings
 from zib.experiments.record import Setting, Table, Verdict
-from zib.logs.cprm import CLASSES
+from zib.logs.public.cprm import CLASSES
 
 COLORS = ("#88CCEE", "#009E73", "#E69F00", "#D55E00", "#882255")
 BINS = 150

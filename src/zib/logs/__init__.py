@@ -1,7 +1,10 @@
 """Logs of one's own and public data sets. Nothing is ever downloaded."""
 
+from typing import Any
+
 from zib.logs.catalogue import (
     Check,
+    DataSet,
     Finding,
     catalogue_rows,
     check,
@@ -9,16 +12,12 @@ from zib.logs.catalogue import (
     info,
     info_text,
     load_frame,
+    loaders,
     names,
 )
-from zib.logs.cprm import frame_cprm, load_cprm
-from zib.logs.entry import DataSet
 from zib.logs.guess import Guess, guess_columns
-from zib.logs.karlan_list import load_karlan_list
-from zib.logs.karlan_zinman import load_karlan_zinman
 from zib.logs.log import Log, LogBatch, LoggedData
-from zib.logs.randhie import load_randhie
-from zib.logs.scan import LogScan
+from zib.logs.read import LogScan, open_log
 from zib.logs.tables import LogError
 
 __all__ = [
@@ -34,14 +33,18 @@ __all__ = [
     "catalogue_rows",
     "check",
     "check_text",
-    "frame_cprm",
     "guess_columns",
     "info",
     "info_text",
-    "load_cprm",
     "load_frame",
-    "load_karlan_list",
-    "load_karlan_zinman",
-    "load_randhie",
     "names",
+    "open_log",
+    *loaders(),
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of a public data set, such as ``load_cprm``."""
+    if name in loaders():
+        return loaders()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""From the columns of a table to the arrays of a log, with checks that name the first bad row."""
+"""Columns of a table as arrays of numbers, times or labels; the first bad row is named."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Labels:
     whole: bool = False
 
     def codes(self, values: Any, start: int) -> Codes:
-        """Return one code per row; before `settle` in order of appearance, after it sorted."""
+        """Return one code per row, in order of appearance."""
         import pyarrow as pa
 
         if not pa.types.is_dictionary(values.type):
@@ -179,7 +179,13 @@ class Labels:
                 self.seen[label] = len(self.seen)
             place[i] = self.seen[label]
         codes: Codes = place[inner]
-        return codes if self.order is None else self.order[codes]
+        return codes
+
+    def final(self, codes: Codes | Array) -> Codes:
+        """Return the codes in the final order, which `settle` has fixed."""
+        if self.order is None:
+            raise ValueError("the order of the labels is not settled")
+        return self.order[codes]
 
     def settle(self, wanted: Sequence[Hashable] | None = None) -> tuple[Hashable, ...]:
         """Fix and return the order of the labels: as `wanted`, or sorted."""

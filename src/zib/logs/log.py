@@ -135,12 +135,14 @@ class LoggedData:
         arms
             The arms in the order wanted; by default those that occur, sorted.
         """
-        from zib.logs.scan import LogScan
+        from zib.logs.read import open_log
 
-        return LogScan(
+        log = open_log(
             frame, arm=arm, reward=reward, propensity=propensity, context=context, time=time,
-            unit=unit, arms=arms,
-        ).load()  # fmt: skip
+            unit=unit, arms=arms, in_memory=np.inf,
+        )  # fmt: skip
+        assert isinstance(log, LoggedData)
+        return log
 
     @classmethod
     def read(

@@ -22,7 +22,7 @@ from zib.core.spec import real
 from zib.env.mab import _Computed
 from zib.env.mixtures import QuantileTable, ZeroInflated
 from zib.env.registry import Array, derived, register_id
-from zib.logs.cprm import CLASSES, CUTS
+from zib.logs.public.cprm import CLASSES, CUTS
 
 CUT_LEVELS = (0.0, 0.25, 0.75, 0.915, 0.9875, 1.0)
 CUT_PRICES = (0.0, *CUTS, 16.0)

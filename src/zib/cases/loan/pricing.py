@@ -42,7 +42,7 @@ from zib.env.contextual import (
     draw_noise,
 )
 from zib.env.registry import Array, ContextualEnvironment, matrix, text, vector
-from zib.logs.cprm import CLASSES
+from zib.logs.public.cprm import CLASSES
 
 NODES = 8  # Gauss points between two neighbouring quantiles of the price
 LARGEST_TABLE, USUAL_TABLE = 20_000, 10_000  # customers kept

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from zib.core.validate import InvalidParameterError, inside, integer, real, vector
 from zib.env.registry import Array, checked_matrix, read_only
-from zib.logs.cprm import loan_price
+from zib.logs.public.cprm import loan_price
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.validate import choice, vector
-from zib.logs.entry import DataSet, context_columns, known_context, read
+from zib.logs.catalogue import DataSet, context_columns, known_context, read
 from zib.logs.log import LoggedData
 from zib.logs.tables import LogError
+
+__all__ = ["load_karlan_zinman"]
 
 BINS = (0.0, 5.0, 6.5, 8.0, 9.5, 11.75)
 CONTEXT = ("female", "edhi", "appscore", "itcscore", "lastamount", "dormancy", "rural")

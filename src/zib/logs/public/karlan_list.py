@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from zib.logs.entry import DataSet, check_columns, context_columns, known_context, read
+from zib.logs.catalogue import DataSet, check_columns, context_columns, known_context, read
 from zib.logs.log import LoggedData
 from zib.logs.tables import LogError
+
+__all__ = ["load_karlan_list"]
 
 ARMS = ("control", "1:1", "2:1", "3:1")
 SHARES = (1 / 3, 2 / 9, 2 / 9, 2 / 9)

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zib.core.validate import choice
-from zib.logs.entry import DataSet, read
+from zib.logs.catalogue import DataSet, Finding, read
 from zib.logs.log import LoggedData
 from zib.logs.tables import LogError
+
+__all__ = ["frame_cprm", "load_cprm"]
 
 Array = NDArray[np.float64]
 
@@ -24,6 +26,21 @@ PRIME = {  # divisors that give a fraction per month
     "percent per month": 100.0,
     "fraction per month": 1.0,
 }
+
+
+def _price_classes(frame: Any) -> Finding:
+    """Compare the shares of the price classes with those of the article."""
+    try:
+        priced = frame_cprm(frame)
+    except LogError as error:
+        return Finding("prices", False, str(error))
+    shares = priced["price_class"].value_counts(normalize=True)
+    here = ", ".join(f"{100 * shares.get(label, 0.0):.4g}" for label in CLASSES)
+    there = ", ".join(f"{100 * share:.4g}" for share in SHARES)
+    return Finding(
+        "prices", None, f"the five classes hold {here} % of the rows; in the article {there} %"
+    )
+
 
 ENTRY = DataSet(
     name="cprm",
@@ -55,6 +72,7 @@ ENTRY = DataSet(
     file_name="the table of loan offers (CSV, Stata or Parquet)",
     sha256=None,
     columns=("mp", "apply", *CONTEXT),
+    look=_price_classes,
 )
 
 

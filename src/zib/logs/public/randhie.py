@@ -7,11 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from zib.logs.entry import DataSet, context_columns, known_context
+from zib.logs.catalogue import DataSet, context_columns, known_context
 from zib.logs.log import LoggedData
 from zib.logs.tables import LogError
 
+__all__ = ["load_randhie"]
+
 CONTEXT = ("physlm", "disea", "hlthg", "hlthf", "hlthp")
+
+
+def frame_randhie() -> Any:
+    """Return the table of the RAND experiment from statsmodels as a pandas frame."""
+    try:
+        from statsmodels.datasets import randhie
+    except ImportError:
+        raise LogError(
+            'the RAND data come with statsmodels, which is missing: pip install "zib[data]"'
+        ) from None
+    return randhie.load_pandas().data
+
 
 ENTRY = DataSet(
     name="randhie",
@@ -39,18 +53,8 @@ ENTRY = DataSet(
     file_name=None,
     sha256=None,
     columns=("mdvis", "lncoins", "idp", "lpi", "fmde", *CONTEXT),
+    frame=frame_randhie,
 )
-
-
-def frame_randhie() -> Any:
-    """Return the table of the RAND experiment from statsmodels as a pandas frame."""
-    try:
-        from statsmodels.datasets import randhie
-    except ImportError:
-        raise LogError(
-            'the RAND data come with statsmodels, which is missing: pip install "zib[data]"'
-        ) from None
-    return randhie.load_pandas().data
 
 
 def load_randhie(*, context: Sequence[str] = CONTEXT) -> LoggedData:

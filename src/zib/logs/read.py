@@ -1,0 +1,389 @@
+"""From tables to logs: which column plays which role, and what is in its rows.
+
+`LogScan` is a log that stays in its file. `open_log` reads a file once and returns the log in
+memory if it is short enough, else a `LogScan`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, looks_numeric, numbers, times
+from zib.logs.log import LogBatch, LoggedData, describe, extras
+from zib.logs.tables import BATCH, LogError, open_table
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+MOST_UNITS = 50_000_000  # kept as 8 bytes each to find repetitions
+
+
+class _Rows(NamedTuple):
+    """Checked rows before the order of the labels is known: labels are codes by appearance."""
+
+    start: int
+    arm: Codes
+    reward: Array
+    propensity: Array | None
+    context: tuple[Array | Codes, ...]
+    time: Array | None
+    unit: list[Any] | None
+
+
+class _Layout:
+    """Which column of a table plays which role, and the labels that occur in it."""
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        arm: str,
+        reward: str,
+        propensity: str | None = None,
+        context: Sequence[str] = (),
+        time: str | None = None,
+        unit: str | None = None,
+    ) -> None:
+        self.table = open_table(source)
+        find = self.table.require
+        self._arm, self._reward = find("arm", arm), find("reward", reward)
+        self.propensity = None if propensity is None else find("propensity", propensity)
+        names = (context,) if isinstance(context, str) else context
+        self._context = tuple(find("context", name) for name in names)
+        self._time = None if time is None else find("time", time)
+        self.unit = None if unit is None else find("unit", unit)
+        optional = (self.propensity, self._time, self.unit)
+        self._columns = [self._arm, self._reward, *self._context, *(c for c in optional if c)]
+        repeated = sorted({c for c in self._columns if self._columns.count(c) > 1})
+        if repeated:
+            raise LogError(f"column `{repeated[0]}` is used twice; each column has one role")
+        self._labels = Labels(
+            self._arm, MANY_ARMS, "an arm should be chosen again and again: bin the values"
+        )
+        self._levels: dict[str, Labels] = {}
+
+    def check(self, arms: Sequence[Hashable] | None, keep: float) -> tuple[int, list[_Rows] | None]:
+        """Read everything once: check it, collect the labels and fix their order.
+
+        Returns the number of rows, and the rows themselves if there are at most `keep`.
+        """
+        units = _Units(self.unit) if self.unit is not None else None
+        kept: list[_Rows] | None = []
+        n = 0
+        for batch in self._raw(BATCH):
+            if n == 0:
+                for name in self._context:
+                    if not looks_numeric(batch.column(name)):
+                        advice = "use a column with fewer values, or a number"
+                        self._levels[name] = Labels(name, MANY_LEVELS, advice)
+            if kept is not None and n + batch.num_rows > keep:
+                kept = None
+            rows = self._decode(batch, n, with_units=kept is not None)
+            if kept is not None:
+                kept.append(rows)
+            if units is not None:
+                units.add(batch.column(self.unit), n)
+            n += batch.num_rows
+        if n == 0:
+            raise LogError(f"{self.table.name} has no rows")
+        if units is not None:
+            units.check(self)
+        self.arms = self._labels.settle(arms)
+        names: list[str] = []
+        for name in self._context:
+            levels = self._levels.get(name)
+            names += [f"{name}={level}" for level in levels.settle()] if levels else [name]
+        self.context_names = tuple(names)
+        return n, kept
+
+    def _raw(self, size: int) -> Iterator[Any]:
+        for batch in self.table.batches(self._columns, size):
+            if batch.num_rows:
+                yield batch
+
+    def _decode(self, batch: Any, start: int, with_units: bool = False) -> _Rows:
+        propensity = None
+        if self.propensity is not None:
+            propensity = numbers(
+                self.propensity, batch.column(self.propensity), start, low=0.0, open_low=True,
+                high=1.0, why=" (the arm of that row was played, so it had a chance)",
+            )  # fmt: skip
+        return _Rows(
+            start,
+            self._labels.codes(batch.column(self._arm), start),
+            numbers(self._reward, batch.column(self._reward), start),
+            propensity,
+            tuple(
+                self._levels[name].codes(batch.column(name), start)
+                if name in self._levels
+                else numbers(name, batch.column(name), start)
+                for name in self._context
+            ),
+            None if self._time is None else times(self._time, batch.column(self._time), start),
+            batch.column(self.unit).to_pylist() if with_units and self.unit is not None else None,
+        )
+
+    def finished(self, rows: _Rows) -> LogBatch:
+        """Return the rows with final codes and one column per level of a text."""
+        parts = []
+        for name, values in zip(self._context, rows.context, strict=True):
+            if name in self._levels:
+                levels = self._levels[name]
+                codes = levels.final(values)
+                parts.append((codes[:, None] == np.arange(len(levels.seen))).astype(np.float64))
+            else:
+                parts.append(np.asarray(values, dtype=np.float64)[:, None])
+        context = np.hstack(parts) if parts else np.empty((rows.reward.size, 0))
+        arm = self._labels.final(rows.arm)
+        return LogBatch(rows.start, arm, rows.reward, rows.propensity, context, rows.time)
+
+    def batches(self, size: int) -> Iterator[LogBatch]:
+        """Read the table again."""
+        n = 0
+        for batch in self._raw(size):
+            yield self.finished(self._decode(batch, n))
+            n += batch.num_rows
+
+    def units(self) -> Iterator[list[Any]]:
+        """Read the column of the units again."""
+        for batch in self.table.batches([str(self.unit)]):
+            yield batch.column(0).to_pylist()
+
+    def load(self, batches: list[LogBatch], units: list[list[Any]] | None) -> LoggedData:
+        """Return the log in memory."""
+
+        def joined(field: str) -> Any:
+            if getattr(batches[0], field) is None:
+                return None
+            whole = np.concatenate([getattr(part, field) for part in batches])
+            whole.flags.writeable = False
+            return whole
+
+        columns = LogBatch(
+            0, joined("arm"), joined("reward"), joined("propensity"), joined("context"),
+            joined("time"),
+        )  # fmt: skip
+        names: NDArray[Any] | None = None
+        if units is not None:
+            names = np.empty(sum(map(len, units)), dtype=object)
+            names[:] = [value for part in units for value in part]
+            names.flags.writeable = False
+        return LoggedData(self.arms, self.context_names, columns, names)
+
+
+def open_log(
+    source: Any,
+    *,
+    arm: str,
+    reward: str,
+    propensity: str | None = None,
+    context: Sequence[str] = (),
+    time: str | None = None,
+    unit: str | None = None,
+    arms: Sequence[Hashable] | None = None,
+    in_memory: float = 3_000_000,
+) -> LoggedData | LogScan:
+    """Read a log once; return it in memory if it has at most `in_memory` rows, else a `LogScan`.
+
+    Parameters
+    ----------
+    source
+        As for `LogScan`.
+    arm, reward, propensity, context, time, unit, arms
+        As for `LoggedData.from_frame`.
+    in_memory
+        Number of rows up to which the log is kept in memory.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"ad": [1, 0, 1], "spent": [0.0, 3.0, 0.0]})
+    >>> open_log(frame, arm="ad", reward="spent")
+    <LoggedData: 3 rows, 2 arms, 66.7 % zeros>
+    >>> open_log(frame, arm="ad", reward="spent", in_memory=2)
+    <LogScan: 3 rows, 2 arms>
+    """
+    stamp = _stamp(source)
+    layout = _Layout(
+        source, arm=arm, reward=reward, propensity=propensity, context=context, time=time, unit=unit
+    )
+    n, kept = layout.check(arms, in_memory)
+    if kept is None:
+        return LogScan._of(source, layout, n, stamp)
+    units = None if layout.unit is None else [rows.unit or [] for rows in kept]
+    return layout.load([layout.finished(rows) for rows in kept], units)
+
+
+class LogScan:
+    """A log in a CSV or Parquet file, checked once and then streamed.
+
+    Parameters
+    ----------
+    source
+        Path of a CSV file (possibly compressed), of a Parquet file or of a folder of them; or a
+        frame.
+    arm, reward, propensity, context, time, unit, arms
+        As for `LoggedData.from_frame`.
+
+    Notes
+    -----
+    Creating a scan reads the columns once, checks every row and collects the labels. After that
+    `batches` reads again from the file, whatever its size, in memory that does not grow with it.
+    Repeated units are found for up to fifty million rows (any number when they come in increasing
+    order); beyond that a warning says that it was not checked.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"ad": [1, 0, 1], "spent": [0.0, 3.0, 0.0]})
+    >>> scan = LogScan(frame, arm="ad", reward="spent")
+    >>> scan
+    <LogScan: 3 rows, 2 arms>
+    >>> [batch.reward.tolist() for batch in scan.batches(size=2)]
+    [[0.0, 3.0], [0.0]]
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        arm: str,
+        reward: str,
+        propensity: str | None = None,
+        context: Sequence[str] = (),
+        time: str | None = None,
+        unit: str | None = None,
+        arms: Sequence[Hashable] | None = None,
+    ) -> None:
+        stamp = _stamp(source)
+        layout = _Layout(
+            source, arm=arm, reward=reward, propensity=propensity, context=context, time=time,
+            unit=unit,
+        )  # fmt: skip
+        n, _ = layout.check(arms, keep=0)
+        self._set(source, layout, n, stamp)
+
+    def _set(self, source: Any, layout: _Layout, n_rows: int, stamp: Any) -> None:
+        self._source, self._layout, self._n_rows, self._stamp = source, layout, n_rows, stamp
+
+    @classmethod
+    def _of(cls, source: Any, layout: _Layout, n_rows: int, stamp: Any) -> LogScan:
+        out = cls.__new__(cls)
+        out._set(source, layout, n_rows, stamp)
+        return out
+
+    @property
+    def arms(self) -> tuple[Hashable, ...]:
+        """The labels of the arms; code k stands for ``arms[k]``."""
+        return self._layout.arms
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """The names of the columns of the context."""
+        return self._layout.context_names
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self._n_rows
+
+    @property
+    def has_propensity(self) -> bool:
+        """Whether the probabilities of the choices are known."""
+        return self._layout.propensity is not None
+
+    def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
+        """Yield all rows in order, at most `size` at a time."""
+        if _stamp(self._source) != self._stamp:
+            name = self._layout.table.name
+            raise LogError(f"{name} has changed since it was checked; open it again")
+        yield from self._layout.batches(size)
+
+    def load(self) -> LoggedData:
+        """Return the whole log in memory."""
+        units = None if self._layout.unit is None else list(self._layout.units())
+        return self._layout.load(list(self.batches()), units)
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def __repr__(self) -> str:
+        return f"<LogScan: {describe(self)}{extras(self)}>"
+
+
+def _stamp(source: Any) -> tuple[tuple[int, int], ...] | None:
+    if not isinstance(source, (str, Path)):
+        return None
+    path = Path(source)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+
+
+class _Units:
+    """Finds units that occur twice, by 64-bit hashes."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._rows = 0
+        self._increasing = True
+        self._last: Any = None
+
+    def add(self, values: Any, start: int) -> None:
+        from pandas.util import hash_array
+
+        if values.null_count:
+            at = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+            raise LogError(
+                f"column `{self._column}` must name a unit in every row; row {start + at + 1} is "
+                "missing"
+            )
+        array = values.to_numpy(zero_copy_only=False)
+        if self._increasing and array.dtype.kind in "iu":
+            steps = bool(np.all(array[1:] > array[:-1]))
+            self._increasing = steps and (self._last is None or array[0] > self._last)
+            self._last = array[-1]
+        else:
+            self._increasing = False
+        self._rows += len(array)
+        if self._rows <= MOST_UNITS:
+            self._hashes.append(hash_array(array, categorize=False))
+
+    def check(self, layout: _Layout) -> None:
+        if self._increasing:
+            return
+        if self._rows > MOST_UNITS:
+            warnings.warn(
+                f"column `{self._column}` was not checked for units that occur twice: the log has "
+                f"more than {MOST_UNITS} rows and the units are not in increasing order",
+                UserWarning,
+                stacklevel=4,
+            )
+            return
+        hashes = np.concatenate(self._hashes)
+        order = np.argsort(hashes, kind="stable")
+        equal = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+        for i in equal[np.argsort(order[equal + 1])][:100]:  # the first repetition in the file
+            first, second = int(order[i]), int(order[i + 1])
+            one, other = _at(layout.units(), first, second)
+            if one == other:
+                raise LogError(
+                    f"column `{self._column}` must name each unit once; rows {first + 1} and "
+                    f"{second + 1} both hold {one!r}"
+                )
+
+
+def _at(units: Iterator[list[Any]], *rows: int) -> list[Any]:
+    """Return the units of a few rows."""
+    found: dict[int, Any] = {}
+    n = 0
+    for part in units:
+        found |= {row: part[row - n] for row in rows if n <= row < n + len(part)}
+        n += len(part)
+    return [found[row] for row in rows]
