@@ -106,7 +106,7 @@ def test_no_environment_is_left_out() -> None:
 # ------------------------------------------------------------------- environments that break a rule
 
 
-class Wrong(GaussianMAB, positional=3):
+class Wrong(GaussianMAB):
     """Says that it pays more than it does."""
 
     @property
@@ -114,7 +114,7 @@ class Wrong(GaussianMAB, positional=3):
         return super().arm_means + 0.1
 
 
-class Restless(RandomMAB, positional=6):
+class Restless(RandomMAB):
     """Draws its instance from somewhere else."""
 
     calls = [0]
@@ -124,7 +124,7 @@ class Restless(RandomMAB, positional=6):
         return super().instance(np.random.default_rng(self.calls[0]))
 
 
-class Infinite(GaussianMAB, positional=3):
+class Infinite(GaussianMAB):
     """Pays rewards that are not finite."""
 
     def sample(self, arm: int, rng: np.random.Generator, n: int) -> Any:
@@ -146,7 +146,7 @@ class Cut(PathMAB):
         return RoundBlock((probs > rng.random((2, n)).T) * means, probs * means)
 
 
-class Biased(ContextualGLM, positional=3):
+class Biased(ContextualGLM):
     """States means that are too small."""
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
@@ -154,7 +154,7 @@ class Biased(ContextualGLM, positional=3):
         block.mean[:] -= 0.2
 
 
-class Twice(ContextualGLM, positional=3):
+class Twice(ContextualGLM):
     """Offers the same arm in all columns."""
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
@@ -162,7 +162,7 @@ class Twice(ContextualGLM, positional=3):
         block.arms[:] = 0
 
 
-class Forgetful(DisjointContextual, positional=8):
+class Forgetful(DisjointContextual):
     """Leaves a parameter out of what it says about itself."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,6 +56,19 @@ def test_derived_quantities():
     assert not env.arm_means.flags.writeable
 
 
+def test_an_environment_of_a_user_with_a_constructor_of_its_own():
+    class Twins(MAB):
+        def __init__(self, law, n_arms):
+            super().__init__([law] * n_arms)
+            self.comment = "all alike"
+
+    env = Twins(Exponential(2.0), 3)
+    assert env.arm_means.tolist() == [2.0, 2.0, 2.0]
+    assert env.comment == "all alike"
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        env.laws = ()
+
+
 def test_inflated_value_moves_the_mean_only():
     moved = GaussianMAB([3.5, 2.5], [0.3, 0.2], 0.5, inflated=1.5)
     plain = GaussianMAB([2.0, 1.0], [0.3, 0.2], 0.5)

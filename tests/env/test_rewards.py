@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from zib.env import (
     Exponential,
     Gaussian,
     GaussianMixture,
+    Law,
     LogNormal,
     Pareto,
     QuantileTable,
@@ -212,6 +214,29 @@ def test_plain_data_round_trip(law):
     assert type(law)(**law.parameters()) == law
     assert hash(type(law)(**law.parameters())) == hash(law)
     assert repr(law).replace("<", "").startswith(type(law).__name__)
+
+
+@dataclass(frozen=True)
+class Coin(Law):
+    """A law of a user, as a dataclass."""
+
+    prize: float
+
+    def _draw(self, rng, n):
+        return self.prize * (rng.random(n) < 0.5)
+
+    mean = property(lambda self: self.prize / 2)
+    variance = property(lambda self: self.prize**2 / 4)
+
+    def moment(self, order):
+        return self.prize**order / 2
+
+
+def test_a_law_may_be_a_dataclass():
+    law = ZeroInflated(Coin(2.0), 0.5)
+    assert law.mean == 0.5
+    assert law_from_dict(json.loads(json.dumps(law.to_dict()))) == law
+    assert pickle.loads(pickle.dumps(law)) == law
 
 
 def test_laws_cannot_be_changed():

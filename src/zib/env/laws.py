@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,9 +26,10 @@ KINDS = ("subgaussian", "subexponential")
 class Law(Named, ABC):
     """The distribution of one number.
 
-    A subclass declares its parameters as fields: two laws with the same parameters are equal, a law
-    can be a dictionary key and its ``repr`` rebuilds it. To write one, give `_draw`, `mean`,
-    `variance` and `moment`; the sizes default to infinity, which means that there is none.
+    A subclass declares its parameters as fields (or is a frozen dataclass): two laws with the same
+    parameters are equal, a law can be a dictionary key and its ``repr`` rebuilds it. To write one,
+    give `_draw`, `mean`, `variance` and `moment`; the sizes default to infinity, which means that
+    there is none.
     """
 
     entry: ClassVar[str] = "kind"
@@ -38,6 +40,18 @@ class Law(Named, ABC):
         @property
         def mean(self) -> float:
             """Return E X."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make the subclass known by its name, also one that is a dataclass."""
+        super().__init_subclass__(**kwargs)
+        if not cls.__name__.startswith("_"):
+            cls.known[cls.__name__] = cls
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that rebuild this law."""
+        if is_dataclass(self):
+            return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return super().parameters()
 
     @abstractmethod
     def _draw(self, rng: np.random.Generator, n: int) -> Array:

@@ -219,7 +219,51 @@ class Mixture(Law, positional=2):
         return self._size([law.subexponential_size for _, law in self._possible()])
 
 
-class QuantileTable(Law, positional=2):
+class _Bounded(Law):
+    """A law on an interval: moments and the smallest size come from expectations."""
+
+    values: tuple[float, ...]
+
+    def _expect(self, function: Callable[[Array], Array]) -> float:
+        """Return E function(X)."""
+        raise NotImplementedError
+
+    def log_mgf(self, s: float) -> float:
+        """Return log E exp(s(X − E X))."""
+        raise NotImplementedError
+
+    @cached_property
+    def _first_two(self) -> tuple[float, float]:
+        mean = self._expect(lambda x: x)
+        return mean, self._expect(lambda x: (x - mean) ** 2)
+
+    @property
+    def mean(self) -> float:
+        """Return E X."""
+        return self._first_two[0]
+
+    @property
+    def variance(self) -> float:
+        """Return Var X."""
+        return self._first_two[1]
+
+    def moment(self, order: float) -> float:
+        """Return E|X|^order."""
+        order = _order(order)
+        return self._expect(lambda x: np.abs(x) ** order)
+
+    @cached_property
+    def _size(self) -> float:
+        reach = self.values[-1] - self.values[0]
+        return _smallest_size(self.log_mgf, reach, self.variance) if reach > 0.0 else 0.0
+
+    @property
+    def subgaussian_size(self) -> float:
+        """Return the smallest valid size (the law is bounded)."""
+        return self._size
+
+
+class QuantileTable(_Bounded, positional=2):
     """A continuous bounded law given by a piecewise linear quantile function.
 
     Parameters
@@ -280,26 +324,6 @@ class QuantileTable(Law, positional=2):
         inside = function(centre[:, None] + half[:, None] * nodes)
         return float(np.diff(levels) @ (inside @ (weights / 2)))
 
-    @cached_property
-    def _first_two(self) -> tuple[float, float]:
-        mean = self._expect(lambda x: x)
-        return mean, self._expect(lambda x: (x - mean) ** 2)
-
-    @property
-    def mean(self) -> float:
-        """Return E X."""
-        return self._first_two[0]
-
-    @property
-    def variance(self) -> float:
-        """Return Var X."""
-        return self._first_two[1]
-
-    def moment(self, order: float) -> float:
-        """Return E|X|^order."""
-        order = _order(order)
-        return self._expect(lambda x: np.abs(x) ** order)
-
     def log_mgf(self, s: float) -> float:
         """Return log E exp(s(X − E X))."""
         mean, variance = self._first_two
@@ -325,15 +349,6 @@ class QuantileTable(Law, positional=2):
             low, high = (middle, high) if excess(middle) > 0.0 else (low, middle)
         return high
 
-    @cached_property
-    def _size(self) -> float:
-        return _smallest_size(self.log_mgf, self.values[-1] - self.values[0], self.variance)
-
-    @property
-    def subgaussian_size(self) -> float:
-        """Return the smallest valid size."""
-        return self._size
-
 
 def _smallest_size(log_mgf: Callable[[float], float], reach: float, variance: float) -> float:
     """Return the square root of the largest 2·log_mgf(s)/s², for a law on an interval `reach` wide.
@@ -357,7 +372,7 @@ def _smallest_size(log_mgf: Callable[[float], float], reach: float, variance: fl
     return math.sqrt(max(-min(values), variance))
 
 
-class Empirical(Law, positional=2):
+class Empirical(_Bounded, positional=2):
     """The law that puts weights on finitely many values: the bootstrap's law.
 
     Parameters
@@ -414,26 +429,9 @@ class Empirical(Law, positional=2):
         place = np.searchsorted(self._cumulative, rng.random(n), side="right")
         return self._arrays[0][place]
 
-    @cached_property
-    def _first_two(self) -> tuple[float, float]:
+    def _expect(self, function: Callable[[Array], Array]) -> float:
         values, weights = self._arrays
-        mean = float(weights @ values)
-        return mean, float(weights @ (values - mean) ** 2)
-
-    @property
-    def mean(self) -> float:
-        """Return E X."""
-        return self._first_two[0]
-
-    @property
-    def variance(self) -> float:
-        """Return Var X."""
-        return self._first_two[1]
-
-    def moment(self, order: float) -> float:
-        """Return E|X|^order."""
-        values, weights = self._arrays
-        return float(weights @ np.abs(values) ** _order(order))
+        return float(weights @ function(values))
 
     def quantile(self, level: float) -> float:
         """Return the smallest value with at least this share of the weight up to it."""
@@ -447,13 +445,3 @@ class Empirical(Law, positional=2):
         exponent = s * (values - self.mean)
         top = float(exponent.max())
         return top + math.log(float(weights @ np.exp(exponent - top)))
-
-    @cached_property
-    def _size(self) -> float:
-        reach = self.values[-1] - self.values[0]
-        return _smallest_size(self.log_mgf, reach, self.variance) if reach > 0.0 else 0.0
-
-    @property
-    def subgaussian_size(self) -> float:
-        """Return the smallest valid size (the law is bounded)."""
-        return self._size

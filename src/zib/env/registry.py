@@ -214,10 +214,13 @@ class Named(Declared):
 
     entry: ClassVar[str]  # the entry of the plain data that holds the name of the class
     known: ClassVar[dict[str, Callable[..., Any]]]  # classes by name
+    _positional: ClassVar[int] = 0
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the subclass known by its name."""
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls, positional: int | None = None, **kwargs: Any) -> None:
+        """Make the subclass known by its name; it takes as many parameters in order as its base."""
+        if positional is not None:
+            cls._positional = positional
+        super().__init_subclass__(positional=cls._positional, **kwargs)
         if cls.declared and not cls.__name__.startswith("_"):
             cls.known[cls.__name__] = cls
 
