@@ -33,7 +33,7 @@ def _forget_what_was_registered() -> Iterator[None]:
     yield
     kernel.REGISTRY.clear()
     kernel.REGISTRY.update(before)
-    for name in ("my_policy", "outcomes", "skeleton"):
+    for name in ("my_policy", "outcomes", "similar", "skeleton"):
         if name not in modules:
             sys.modules.pop(name, None)
 
@@ -63,9 +63,19 @@ def test_example_with_four_outcomes_runs() -> None:
     assert all(0.0 <= value < 2000 for value in regret.values())
 
 
-def test_skeleton_in_contributing_passes_the_suite(tmp_path: Path) -> None:
+def _code_in_contributing() -> list[str]:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    policy, proof = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+def test_environment_in_contributing_passes_the_suite(tmp_path: Path) -> None:
+    file = tmp_path / "similar.py"
+    file.write_text(_code_in_contributing()[2], encoding="utf-8")
+    zib.testing.check_environment(_import_file(file).SimilarArms(n_arms=3))
+
+
+def test_skeleton_in_contributing_passes_the_suite(tmp_path: Path) -> None:
+    policy, proof, _ = _code_in_contributing()
     file = tmp_path / "skeleton.py"
     file.write_text(policy, encoding="utf-8")
     skeleton = _import_file(file)
