@@ -32,10 +32,11 @@ numba_config: Any = numba.config
 
 ROOT = Path(__file__).parent.parent
 # What stands above the loops: no code that plays is written there or imported from there.
-ABOVE = frozenset({
-    "__init__.py", "advise.py", "bandit.py", "cli", "contextual_bandit.py", "datasets.py",
-    "experiments", "live", "logs", "online.py", "ope.py", "report", "studies", "testing",
-})  # fmt: skip
+ABOVE = (
+    "__init__.py", "advise.py", "bandit.py", "cli/", "contextual_bandit.py", "datasets.py",
+    "experiments/", "live/", "logs/advise/", "logs/ope/", "online.py", "ope.py", "report/", "sim/",
+    "studies/", "testing/",
+)  # fmt: skip
 LOOP = "sim/loop.py"  # the rest of `sim` hands out work and keeps results
 REMEMBERED = 5_000  # files whose hash is known; one file is one line in a small memory
 
@@ -72,9 +73,8 @@ def plays(file: Path) -> bool:
     """Whether code that plays, or is compiled, can be in this file."""
     if not file.is_relative_to(ROOT):
         return False
-    relative = file.relative_to(ROOT)
-    above = relative.parts[0] in ABOVE
-    return not above and (relative.parts[0] != "sim" or relative.as_posix() == LOOP)
+    relative = file.relative_to(ROOT).as_posix()
+    return relative == LOOP or not relative.startswith(ABOVE)
 
 
 @cache

@@ -65,7 +65,7 @@ def simulate(
 
 
 def simulate(
-    policies: Policies,
+    policies: Mapping[str, Any] | Sequence[Any],
     env: Any,
     *,
     horizon: int,
