@@ -11,6 +11,7 @@ import numpy as np
 
 from zib.logs.columns import looks_numeric, times
 from zib.logs.tables import LogError, Table, open_table
+from zib.report.numbers import percent
 
 SAMPLE = 100_000  # rows that are looked at
 MOST_ARMS = 1_000
@@ -275,7 +276,7 @@ def _reward(columns: list[_Column], table: Table) -> tuple[str, str]:
         why = "the only column of numbers with many zeros"
     if len(best) != 1:
         raise _ask("reward", best, table, "")
-    return best[0].name, f"`{best[0].name}`, {why}, {_percent(best[0].zeros)} zeros"
+    return best[0].name, f"`{best[0].name}`, {why}, {percent(best[0].zeros)} zeros"
 
 
 def _arm(columns: list[_Column], table: Table) -> tuple[str, str]:
@@ -358,8 +359,3 @@ def _optional(best: list[_Column], why: str) -> tuple[str | None, str]:
     if len(best) > 1:
         return None, "none, since " + " and ".join(f"`{c.name}`" for c in best) + " both fit"
     return (best[0].name, f"`{best[0].name}`, {why}") if best else (None, "")
-
-
-def _percent(share: float) -> str:
-    # Never round to all or none.
-    return f"{100 * share:.3g} %" if share < 0.9995 or share == 1.0 else f"{100 * share:.4f} %"

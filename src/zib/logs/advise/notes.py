@@ -6,6 +6,7 @@ from zib.logs.advise.collect import Collected
 from zib.logs.advise.estimates import FEW, ArmSummary
 from zib.logs.advise.law import LawReport
 from zib.logs.advise.snippet import Randomised
+from zib.report.numbers import percent
 
 
 def notes(
@@ -35,7 +36,7 @@ def notes(
         )
     if found.negative and found.negative < found.n_paid:
         out.append(
-            f"{100 * found.negative / found.n_paid:.3g} % of the non-zero rewards are negative: "
+            f"{percent(found.negative / found.n_paid)} of the non-zero rewards are negative: "
             "only laws on the whole line were fitted."
         )
     if law.tail.finite_variance == "no":

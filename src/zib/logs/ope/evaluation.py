@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.validate import InvalidParameterError
+from zib.report.numbers import MISSING, number, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +151,7 @@ class Evaluation:
     def summary(self) -> str:
         """Return tables of values, differences and diagnostics as plain text."""
         s = self.settings
-        level = f"{100 * s['level']:g} %"
+        level = percent(s["level"])
         lines = [
             f"{s['rows']} rows, {s['nonzero']} with a reward; propensities {s['propensities']}; "
             f"{s['interval']} {level} intervals",
@@ -180,7 +181,7 @@ class Evaluation:
                     d.policy,
                     f"{d.effective_rows:.0f}",
                     f"{d.effective_nonzero:.0f}",
-                    f"{d.largest_weight:.4g}",
+                    _number(d.largest_weight, 4),
                     f"{d.mean_weight:.4f}",
                     f"{d.mean_weight_z:+.1f}",
                 )
@@ -209,12 +210,12 @@ class Evaluation:
         )
 
 
-def _number(x: float) -> str:
-    return "–" if math.isnan(x) else f"{x:.5g}"
+def _number(x: float, digits: int = 5) -> str:
+    return number(x, digits, trim=True)
 
 
 def _interval(low: float, high: float) -> str:
-    return "–" if math.isnan(low) else f"[{low:.4g}, {high:.4g}]"
+    return MISSING if math.isnan(low) else f"[{_number(low, 4)}, {_number(high, 4)}]"
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
@@ -348,7 +349,7 @@ def grade(
     bad: list[str] = []
     weak: list[str] = []
     if found.missing_mass > 0.0:
-        text = f"{_percent(found.missing_mass)} of its decisions cannot be observed in this log"
+        text = f"{percent(found.missing_mass)} of its decisions cannot be observed in this log"
         (bad if found.missing_mass > MUCH_MISSING else weak).append(text)
     if used.paid == 0:
         text = "no matching row has a reward: nothing is known about its size"
@@ -375,14 +376,14 @@ def grade(
             "errors from what it should be"
         )
     if used.largest_share > LARGE_SHARE:
-        weak.append(f"one row has {_percent(used.largest_share)} of all the weight")
+        weak.append(f"one row has {percent(used.largest_share)} of all the weight")
     if estimator in ("clipped", "switch") and found.cut_share > 0.0:
         effect = (
             "with rewards above zero the value is too low"
             if estimator == "clipped"
             else "there the value rests on the model alone"
         )
-        text = f"{_percent(found.cut_share)} of the weight lies above {clip:g}: {effect}"
+        text = f"{percent(found.cut_share)} of the weight lies above {clip:g}: {effect}"
         if found.cut_share > MUCH_CUT:
             bad.append(text)
         elif found.cut_share > SOME_CUT:
@@ -395,16 +396,12 @@ def grade(
     return worst, (*bad, *weak)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
 def support_message(policy: str, missing: dict[Hashable, float]) -> str:
     """Return one sentence that names the arms and how often the policy plays them."""
     worst = sorted(missing.items(), key=lambda item: -item[1])
-    arms = ", ".join(f"{arm!r} ({_percent(mass)})" for arm, mass in worst[:5])
+    arms = ", ".join(f"{arm!r} ({percent(mass)})" for arm, mass in worst[:5])
     more = f" and {len(worst) - 5} more" if len(worst) > 5 else ""
     return (
         f"policy {policy!r} plays arms where the log never shows them: {arms}{more}; "
-        f"{_percent(sum(missing.values()))} of its decisions cannot be evaluated"
+        f"{percent(sum(missing.values()))} of its decisions cannot be evaluated"
     )
