@@ -13,7 +13,7 @@ SHELL := /bin/bash
 PYTHON ?=
 SCALE ?= quick
 OUT ?= results
-TEST_ARGS ?= -n 2 --dist worksteal
+TEST_ARGS ?= -n 2 --dist loadgroup
 BENCH_ARGS ?=
 
 # the newest that works
