@@ -219,7 +219,9 @@ def test_lists_are_labelled_and_unknown_specs_refused() -> None:
         run([3])
 
 
-@pytest.mark.parametrize("backend", ["serial", "threads", "processes"])
+@pytest.mark.parametrize(
+    "backend", ["serial", "threads", pytest.param("processes", marks=pytest.mark.slow)]
+)
 def test_interrupted_run_keeps_what_is_finished(backend, tmp_path) -> None:
     code = f"""
     import os, signal, threading, time, warnings

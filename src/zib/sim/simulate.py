@@ -194,11 +194,13 @@ def simulate(
 
 def _usable(store: Store | None, plan: Plan) -> Store | None:
     """Return the store, or None, with a warning, if blocks of the plan have no exact name."""
-    try:
-        return store if store is None or plan.policy_hashes else None
-    except CannotBeStored as error:
-        warnings.warn(f"{error}; nothing is kept or looked up", RuntimeWarning, stacklevel=3)
-        return None
+    if store is not None:
+        try:
+            plan.key_of(plan.blocks[0])
+        except CannotBeStored as error:
+            warnings.warn(f"{error}; nothing is kept or looked up", RuntimeWarning, stacklevel=3)
+            return None
+    return store
 
 
 def _provenance(plan: Plan, started: float, backend: str, workers: int) -> dict[str, Any]:

@@ -21,7 +21,8 @@ Floats = NDArray[np.float64]
 ARRAYS = ("mean", "squares", "pair_squares", "reward", "pulls", "quantiles")
 EXACT = 1_000  # replications up to which quantiles are exact
 WIDTH = 0.01  # of a bin, relative to the value: an answer is off by half of it at most
-SMALL = 1e-4  # of the largest of the first `EXACT` values of a column: below, bins are equally wide
+FEW = 64  # rows counted at a time, so that counting takes little memory
+SMALL = 1e-4  # of the largest of the first values of a column: below, bins are equally wide
 
 
 class Quantiles:
@@ -43,47 +44,53 @@ class Quantiles:
     """
 
     def __init__(self, columns: int) -> None:
-        self._rows = np.empty((0, columns))
+        self._columns = columns
+        self._first: list[Floats] = []  # as long as all rows are kept
         self._scale = np.ones(columns)
         self._bins: Any = None
 
     def add(self, rows: Floats) -> None:
         """Take rows, shape (n, columns)."""
-        if self._bins is None and len(self._rows) + len(rows) <= EXACT:
-            self._rows = np.concatenate([self._rows, rows])
-            return
         if self._bins is None:
-            self._start_counting(np.concatenate([self._rows, rows])[:EXACT])
-        self._count(rows)
+            self._first.append(rows.copy())
+            if sum(map(len, self._first)) > EXACT:
+                self._start_counting()
+        else:
+            self._count(rows)
 
-    def _start_counting(self, first: Floats) -> None:
+    def _start_counting(self) -> None:
         import boost_histogram as bh
 
-        largest = np.abs(first).max(axis=0)
+        largest = np.max([np.abs(rows).max(axis=0) for rows in self._first], axis=0)
         self._scale = np.where(largest > 0.0, SMALL * largest, 1.0)
         self._bins = bh.Histogram(
-            bh.axis.Integer(0, largest.size, underflow=False, overflow=False),
+            bh.axis.Integer(0, self._columns, underflow=False, overflow=False),
             bh.axis.Integer(0, 1, growth=True),
             storage=bh.storage.Int64(),
         )
-        self._count(self._rows)
-        self._rows = self._rows[:0]
+        for rows in self._first:
+            self._count(rows)
+        self._first = []
 
     def _count(self, rows: Floats) -> None:
-        # arcsinh is the logarithm of large values, and linear around 0
-        bins = np.rint(np.arcsinh(rows / self._scale) / WIDTH).astype(np.int64)
-        columns = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
-        self._bins.fill(columns.ravel(), bins.ravel())
+        for at in range(0, len(rows), FEW):
+            few = rows[at : at + FEW]
+            # arcsinh is the logarithm of large values, and linear around 0
+            bins = np.rint(np.arcsinh(few / self._scale) / WIDTH).astype(np.int64)
+            self._bins.fill(np.tile(np.arange(self._columns), len(few)), bins.ravel())
 
     def values(self) -> Floats:
         """Return up to `EXACT` values per column, ascending, whose quantiles are the answers."""
         if self._bins is None:
-            return np.sort(self._rows, axis=0).T
+            return np.sort(np.concatenate([np.empty((0, self._columns)), *self._first]), axis=0).T
+        counts = self._bins.view()
         middles = np.sinh(WIDTH * self._bins.axes[1].edges[:-1])
-        below = np.cumsum(self._bins.view(), axis=1)
-        ranks = np.linspace(0.0, below[0, -1] - 1.0, EXACT)
-        found = [middles[np.searchsorted(row, ranks, side="right")] for row in below]
-        return np.asarray(self._scale[:, None] * np.stack(found))
+        ranks = np.linspace(0.0, counts[0].sum() - 1.0, EXACT)
+        out = np.empty((self._columns, EXACT))
+        for i, row in enumerate(counts):
+            at = np.searchsorted(np.cumsum(row), ranks, side="right")
+            out[i] = self._scale[i] * middles[at]
+        return out
 
 
 class Summary(Measured):
