@@ -35,14 +35,13 @@ def real(
     closed: Closed = "both",
 ) -> float:
     """Return `value` as a finite float inside the interval, or raise."""
-    wanted = f"`{name}` must be a finite number in {interval(low, high, closed)}; got {value!r}"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
-        value, (int, float, np.integer, np.floating)
-    ):
-        raise InvalidParameterError(wanted)
-    number = float(value)
+    number = math.nan
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        number = float(value)
     if not math.isfinite(number):
-        raise InvalidParameterError(wanted)
+        raise InvalidParameterError(
+            f"`{name}` must be a finite number in {interval(low, high, closed)}; got {value!r}"
+        )
     too_low = number < low or (number == low and closed in ("neither", "right"))
     too_high = number > high or (number == high and closed in ("neither", "left"))
     if too_low or too_high:
