@@ -24,6 +24,7 @@ def places(tmp_path, monkeypatch):
     for name in ("zib-0123456789abcdef", "zib-aaaaaaaaaaaaaaaa", "something else"):
         (base / name).mkdir(parents=True)
         (base / name / "code").write_bytes(bytes(1500))
+    (base / "zib-sources-3.11.json").write_text("{}")
     monkeypatch.setattr(_cache, "FOLDER", base / "zib-0123456789abcdef")
     monkeypatch.setenv("ZIB_STORE", str(store.folder))
     return store, base
@@ -60,6 +61,7 @@ def test_clear_removes_what_is_asked_for(places, which):
     assert result.exit_code == 0, result.output
     assert (store.info().files == 0) == (which != ("--compiled",))
     assert (base / "zib-aaaaaaaaaaaaaaaa").exists() == (which == ("--results",))
+    assert (base / "zib-sources-3.11.json").exists() == (which == ("--results",))
     assert (base / "something else" / "code").exists()
     again = invoke("cache", "clear", "--yes", *which)
     assert "removed" not in again.output

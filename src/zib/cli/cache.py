@@ -84,6 +84,8 @@ def clear(
         if folders and place and _agreed(f"compiled code, {file_size(size)}", place, yes):
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
+            for memory in place.glob("zib-sources-*.json"):
+                memory.unlink(missing_ok=True)
             typer.echo(f"removed compiled code ({file_size(size)})")
         elif not folders:
             typer.echo("no compiled code is kept")

@@ -167,7 +167,7 @@ class Locator(caching._CacheLocator):
 
     def __init__(self, function: Any, file: str) -> None:
         self._py_file = file  # Numba names it in its own warnings
-        self._path = str(FOLDER) + "/" + Path(file).relative_to(ROOT).parent.as_posix()
+        self._path = str(Path(FOLDER or "", Path(file).relative_to(ROOT).parent))
         self._code = hashlib.sha256(function.__code__.co_code).hexdigest()[:8]
 
     @classmethod
