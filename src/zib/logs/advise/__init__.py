@@ -1,11 +1,10 @@
 """What a log of decisions says, and which policy suits it."""
 
 from zib.logs.advise.advice import Advice, Alternative, Recommendation, advise
+from zib.logs.advise.choose import Gain
 from zib.logs.advise.estimates import ArmSummary, Weighted
-from zib.logs.advise.gain import Gain
-from zib.logs.advise.law import Fit, LawReport
+from zib.logs.advise.law import Fit, LawReport, TailReport
 from zib.logs.advise.simulation import Earned, Simulation
-from zib.logs.advise.tail import TailReport
 from zib.stats.intervals import Estimate
 
 __all__ = [

@@ -14,8 +14,8 @@ import numpy as np
 
 from zib import contextual
 from zib.core import validate as check
-from zib.logs.advise.choose import Choice, Choices, Parameter, choose
-from zib.logs.advise.collect import Collected, collect
+from zib.logs.advise.choose import Choice, Choices, Gain, Parameter, choose, gain
+from zib.logs.advise.collect import Collected, Randomised, collect, randomised
 from zib.logs.advise.context import ContextReport, context_report
 from zib.logs.advise.estimates import (
     ArmSummary,
@@ -23,11 +23,10 @@ from zib.logs.advise.estimates import (
     summaries,
     within_sd,
 )
-from zib.logs.advise.gain import Gain, gain
 from zib.logs.advise.law import LawReport, law_report
-from zib.logs.advise.notes import notes
 from zib.logs.advise.simulation import Simulation, simulation
-from zib.logs.advise.snippet import Randomised, contextual_program, plain_program, randomised
+from zib.logs.advise.snippet import contextual_program, plain_program
+from zib.logs.advise.words import arm_rows, notes, plain_table, report
 from zib.logs.log import Log
 
 Progress = Callable[[str, float], None]
@@ -125,13 +124,9 @@ class Advice:
 
     def table(self, most: int = 12) -> str:
         """Return the arms as plain text, best first; the middle is left out beyond `most`."""
-        from zib.logs.advise.words import arm_rows, plain_table
-
         return plain_table(*arm_rows(self, most, short=True))
 
     def __str__(self) -> str:
-        from zib.logs.advise.words import report
-
         return report(self)
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,16 @@ from zib.stats.sampling import SmallestHashes, row_hashes
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Randomised = Literal["yes", "no", "unknown"]
 
 MOST_VALUES = 200_000  # non-zero rewards kept
 MOST_TOP = 5_000  # largest magnitudes kept
 MOST_CONTEXT = 20_000  # rows kept with their context, zeros and non-zeros each
 CONTEXT_NUMBERS = 4_000_000  # numbers kept for them at most
 FEWEST_PER_ARM = 20
+FEW = 10  # fewer non-zero rewards than this, and an arm borrows the spread of the others
+FEWEST_FOR_LAW = 10  # non-zero rewards without which no law is fitted
+FEWEST_FOR_TAIL = 100  # and no tail index
 SALT = 4
 
 
@@ -176,3 +181,12 @@ def _largest(top: Array, size: Array) -> Array:
     if joined.size > MOST_TOP:
         joined = np.partition(joined, joined.size - MOST_TOP)[-MOST_TOP:]
     return np.sort(joined)[::-1]
+
+
+def randomised(found: Collected) -> Randomised:
+    """Return whether every arm had one and the same probability in all rows."""
+    if found.weighted is None:
+        return "unknown"
+    played = found.rows > 0
+    low, high = found.weighted.lowest[played], found.weighted.highest[played]
+    return "yes" if bool((high - low <= 1e-6 * high).all()) else "no"

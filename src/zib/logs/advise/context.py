@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.logs.advise.collect import Collected
+from zib.logs.advise.words import context_words
 from zib.stats.regression import fit_logit
 
 Array = NDArray[np.float64]
@@ -50,12 +51,7 @@ class ContextReport:
     @property
     def words(self) -> str:
         """The answer in one sentence."""
-        if self.reason:
-            return self.reason
-        found = " and ".join(f"{t.part} p = {t.p_value:.2g}" for t in self.tests)
-        if self.matters:
-            return f"Which arm is best depends on the context (context × arm: {found})."
-        return f"Nothing says that the best arm depends on the context (context × arm: {found})."
+        return context_words(self)
 
 
 def context_report(found: Collected) -> ContextReport | None:

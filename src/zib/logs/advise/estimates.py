@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib import theory
-from zib.logs.advise.collect import Collected
+from zib.logs.advise.collect import FEW, Collected
 from zib.stats.intervals import Estimate, normal_quantile, share, skewed
 
 Array = NDArray[np.float64]
 
-FEW = 10  # fewer non-zero rewards than this, and an arm borrows the spread of the others
 UNKNOWN = (-math.inf, math.inf)
 
 

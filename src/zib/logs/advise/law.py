@@ -1,22 +1,23 @@
-"""Which law the non-zero rewards follow: maximum likelihood fits, compared."""
+"""Which law the non-zero rewards follow: maximum likelihood fits, compared, and their tail."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.logs.advise.collect import Collected
-from zib.logs.advise.tail import TailReport, tail_report
+from zib.logs.advise.collect import FEWEST_FOR_LAW, FEWEST_FOR_TAIL, Collected
+from zib.logs.advise.words import law_words, tail_words
+from zib.stats.intervals import Estimate, normal_quantile
 
 Array = NDArray[np.float64]
+Answer = Literal["yes", "no", "cannot tell"]
 
 SAMPLE = 20_000  # rewards that laws are fitted to
-FEWEST = 10
 DIFFERENT = 0.1  # share of Var(X) between arms beyond which arms are brought to one scale
 MOSTLY = 0.9  # share of the rewards that few values must cover to be called discrete
 MOST_POINTS = 20
@@ -45,6 +46,9 @@ _NAMES = {
     "Student t": ("df", "mean", "scale"),
     "Laplace": ("mean", "scale"),
 }
+
+SHORTEST = 25  # order statistics used at least
+MARGIN = 0.9  # of the distance between 1 and the tail index
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,46 @@ class Fit:
         if self.name in ("Gaussian", "Student t", "Laplace"):
             return family(*values)
         return family(*values[:-1], loc=0.0, scale=values[-1])
+
+
+@dataclass(frozen=True)
+class TailReport:
+    """Tail index, and what follows from it.
+
+    Attributes
+    ----------
+    index
+        Hill's estimate: moments below it are finite if the tail is a power. NaN when there are too
+        few rewards.
+    k, threshold
+        How many of the largest magnitudes it uses, and the magnitude beyond which they lie.
+    plateau
+        The range of k over which the interval is taken.
+    extreme
+        Extreme value index by the moment estimator: 0 for tails lighter than any power, 1/index for
+        power tails.
+    finite_variance
+        Whether the variance of the non-zero rewards is finite.
+    epsilon, moment
+        For `ZIHeavyUCB`: an order 1 + ε whose moment is finite, and that moment.
+    remark
+        What else bears on the answer.
+    """
+
+    index: Estimate
+    k: int
+    threshold: float
+    plateau: tuple[int, int]
+    extreme: Estimate
+    finite_variance: Answer
+    epsilon: float
+    moment: Estimate
+    remark: str = ""
+
+    @property
+    def words(self) -> str:
+        """The answer in a sentence or two."""
+        return tail_words(self)
 
 
 @dataclass(frozen=True)
@@ -127,27 +171,7 @@ class LawReport:
     @property
     def words(self) -> str:
         """The law in one sentence."""
-        if self.constant is not None:
-            return f"All non-zero rewards are {self.constant:.6g}: only how often matters."
-        if self.best is None:
-            return f"Too few non-zero rewards to fit a law ({self.n}; it takes {FEWEST})."
-        inside = ", ".join(
-            f"{k.replace('_', ' ')} {v:.4g}" for k, v in self.best.parameters.items()
-        )
-        what = {"": "", "scaled": ", after bringing all arms to one mean",
-                "centred": ", after centring all arms on one mean"}[self.adjusted]  # fmt: skip
-        text = (
-            f"Of the laws tried the {self.best.name} fits best{what}: {inside}; largest distance "
-            f"between the distribution functions {self.best.distance:.3f}."
-        )
-        if self.sign < 0:
-            text += " All rewards are negative; the laws describe their size."
-        if self.points:
-            text += (
-                f" But the rewards sit mostly on {self.points} values, which hold "
-                f"{100 * self.points_share:.0f} % of them: a smooth law only describes the shape."
-            )
-        return text
+        return law_words(self)
 
 
 def law_report(found: Collected, level: float) -> LawReport:
@@ -155,13 +179,13 @@ def law_report(found: Collected, level: float) -> LawReport:
     x, arm = found.values[:SAMPLE], found.value_arm[:SAMPLE]
     tail = tail_report(found, level)
     sign = -1 if found.n_paid and found.negative == found.n_paid else 1
-    if x.size >= FEWEST and found.lowest == found.highest:
+    if x.size >= FEWEST_FOR_LAW and found.lowest == found.highest:
         return LawReport(x.size, sign, "", (), found.lowest, 1, 1.0, tail, {}, np.sort(x))
     points, share = _points(x)
     x, adjusted = _brought_together(found, x, arm)
     x = sign * x
     one_sided = sign < 0 or found.negative == 0
-    fits = fit_all(x, positive=one_sided) if x.size >= FEWEST else ()
+    fits = fit_all(x, positive=one_sided) if x.size >= FEWEST_FOR_LAW else ()
     tail = _weighed(tail, fits, x.size)
     by_arm: dict[int, str] = {}
     for k in np.argsort(-found.paid.count, kind="stable")[:20]:
@@ -188,7 +212,7 @@ def _weighed(tail: TailReport, fits: tuple[Fit, ...], n: int) -> TailReport:
 
 
 def _points(x: Array) -> tuple[int, float]:
-    if x.size < FEWEST:
+    if x.size < FEWEST_FOR_LAW:
         return 0, 0.0
     counts = np.sort(np.unique(x, return_counts=True)[1])[::-1]
     cover = np.cumsum(counts) / x.size
@@ -204,7 +228,7 @@ def _brought_together(found: Collected, x: Array, arm: NDArray[np.int64]) -> tup
     within = float(found.paid.m2.sum())
     if m2 <= 0.0 or (m2 - within) / m2 < DIFFERENT:
         return x, ""
-    known = found.paid.count >= FEWEST
+    known = found.paid.count >= FEWEST_FOR_LAW
     keep = known[arm]
     means = found.paid.mean[arm[keep]]
     if not keep.any():
@@ -262,3 +286,117 @@ def _fit(name: str, x: Array, unit: float) -> Fit:
         name, parameters, likelihood, 2.0 * free - 2.0 * likelihood,
         free * math.log(x.size) - 2.0 * likelihood, distance,
     )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------- tail
+
+
+def tail_report(found: Collected, level: float) -> TailReport:
+    """Return the tail index of the magnitudes with its interval and consequences.
+
+    Notes
+    -----
+    Hill's estimator on the k largest magnitudes. k is the one, of sixty between 25 and a quarter of
+    the rewards (5 000 at most), whose exceedances lie closest to a power law in the distance of
+    Kolmogorov and Smirnov (Clauset, Shalizi and Newman 2009). The interval is the union of
+    index·(1 ± z/√k) over k/2, …, 2k, so that it covers the choice of k.
+
+    The variance is called finite when that interval lies above 2, or when the moment estimator of
+    Dekkers, Einmahl and de Haan (1989), which also recognises tails lighter than any power, lies
+    below ½ with its interval. It is called infinite when both say the opposite. The order 1 + ε is
+    1 + 0.9·(index − 1), with the lower end of the interval where the variance is infinite.
+    """
+    top, n = found.top, found.n_paid
+    longest = min(n // 4, top.size - 1)
+    nothing = Estimate(math.nan, 0.0, math.inf)
+    empty = TailReport(
+        nothing, 0, math.nan, (0, 0), Estimate(math.nan, -math.inf, math.inf), "cannot tell", 1.0,
+        absolute_moment(found, 2.0, level),
+    )  # fmt: skip
+    if n < FEWEST_FOR_TAIL or longest < SHORTEST:
+        return empty
+    if top[0] == top[SHORTEST]:
+        return replace(empty, finite_variance="yes")
+    logs = np.log(top[: longest + 1])
+    ks = np.unique(np.geomspace(SHORTEST, longest, 60).astype(np.int64))
+    spread = np.cumsum(logs)[ks - 1] / ks - logs[ks]
+    ks, spread = ks[spread > 1e-12], spread[spread > 1e-12]
+    if not ks.size:
+        return empty
+    index = 1.0 / spread
+    k_at = int(np.argmin([_distance(logs, int(k), a) for k, a in zip(ks, index)]))
+    k = int(ks[k_at])
+    near = (ks >= k / 2) & (ks <= 2 * k)
+    z = normal_quantile(level)
+    reach = z / np.sqrt(ks[near])
+    low = float(np.max([np.min(index[near] * (1.0 - reach)), 0.0]))
+    high = float(np.max(index[near] * (1.0 + reach)))
+    hill = Estimate(float(index[k_at]), low, high)
+    extreme = _moment_index(logs, k, z)
+    answer: Answer = "cannot tell"
+    light, heavy = hill.low > 2.0, hill.high < 2.0
+    if light or extreme.high < 0.5:
+        answer = "cannot tell" if heavy else "yes"
+    elif heavy and extreme.low > 0.5:
+        answer = "no"
+    epsilon = 1.0
+    if answer != "yes":
+        safe = hill.low if answer == "no" else hill.value
+        epsilon = min(max(MARGIN * (safe - 1.0), 0.05), 1.0)
+        epsilon = math.floor(epsilon * 100.0) / 100.0
+    return TailReport(
+        hill, k, float(top[k]), (int(ks[near][0]), int(ks[near][-1])), extreme, answer, epsilon,
+        absolute_moment(found, 1.0 + epsilon, level),
+    )  # fmt: skip
+
+
+def _distance(logs: Array, k: int, index: float) -> float:
+    """Return the Kolmogorov–Smirnov distance of the k largest to a power law above the next."""
+    survival = np.exp(-index * (logs[:k] - logs[k]))
+    steps = np.arange(k + 1) / k
+    return float(max(np.max(steps[1:] - survival), np.max(survival - steps[:-1])))
+
+
+def _moment_index(logs: Array, k: int, z: float) -> Estimate:
+    above = logs[:k] - logs[k]
+    m1, m2 = float(above.mean()), float((above * above).mean())
+    rest = 1.0 - m1 * m1 / m2
+    if rest <= 0.0:
+        return Estimate(math.nan, -math.inf, math.inf)
+    g = m1 + 1.0 - 0.5 / rest
+    if g >= 0.0:
+        variance = 1.0 + g * g
+    else:
+        variance = (
+            (1 - g) ** 2 * (1 - 2 * g)
+            * (4 - 8 * (1 - 2 * g) / (1 - 3 * g)
+               + (5 - 11 * g) * (1 - 2 * g) / ((1 - 3 * g) * (1 - 4 * g)))
+        )  # fmt: skip
+    half = z * math.sqrt(variance / k)
+    return Estimate(g, g - half, g + half)
+
+
+def absolute_moment(found: Collected, order: float, level: float) -> Estimate:
+    """Return E|X|^order of the non-zero rewards.
+
+    The largest magnitudes are counted exactly, the others through the sample. The interval is
+    normal and too short when the tail is heavy.
+    """
+    n = found.n_paid
+    if n == 0:
+        return Estimate(math.nan, 0.0, math.inf)
+    size = np.abs(found.values)
+    if size.size < n:
+        rest = size[size < found.top[-1]]
+        parts = [(found.top, 1.0)]
+        if rest.size:
+            parts.append((rest, (n - found.top.size) / rest.size))
+    else:
+        parts = [(size, 1.0)]
+    with np.errstate(over="ignore"):
+        first = sum(float((x**order).sum()) * weight for x, weight in parts) / n
+        second = sum(float((x ** (2.0 * order)).sum()) * weight for x, weight in parts) / n
+    if not math.isfinite(second):
+        return Estimate(first, 0.0, math.inf)
+    half = normal_quantile(level) * math.sqrt(max(second - first * first, 0.0) / n)
+    return Estimate(first, max(first - half, 0.0), first + half)

@@ -13,9 +13,9 @@ from zib import mab
 from zib.core.rng import Role, stream
 from zib.env import MAB, Empirical, ZeroInflated
 from zib.logs.advise.choose import Choices
-from zib.logs.advise.collect import Collected
+from zib.logs.advise.collect import Collected, randomised
 from zib.logs.advise.estimates import ArmSummary
-from zib.logs.advise.snippet import randomised
+from zib.logs.advise.words import LOG, UNIFORM
 from zib.sim import Results, simulate
 from zib.stats import intervals
 from zib.stats.intervals import Estimate
@@ -25,7 +25,6 @@ Array = NDArray[np.float64]
 MOST_ROUNDS = 50_000
 MOST_SCORES = 1_000_000_000  # arms × rounds × replications × policies
 FEWEST_ROUNDS = 100
-UNIFORM, LOG = "uniform", "as in the log"
 
 
 class Earned(NamedTuple):

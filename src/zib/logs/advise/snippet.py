@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from zib.logs.advise.choose import Choice
-from zib.logs.advise.collect import Collected
-
-Randomised = Literal["yes", "no", "unknown"]
-
-
-def randomised(found: Collected) -> Randomised:
-    """Return whether every arm had one and the same probability in all rows."""
-    if found.weighted is None:
-        return "unknown"
-    played = found.rows > 0
-    low, high = found.weighted.lowest[played], found.weighted.highest[played]
-    return "yes" if bool((high - low <= 1e-6 * high).all()) else "no"
+from zib.logs.advise.collect import Collected, Randomised
 
 
 def reading(source: Mapping[str, Any] | None, found: Collected, *, context: bool) -> str:

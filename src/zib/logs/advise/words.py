@@ -1,17 +1,23 @@
-"""Advice in words and plain tables."""
+"""Advice in words and plain tables: functions of its numbers that return text."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from zib.logs.advise.estimates import ArmSummary
-from zib.logs.advise.simulation import UNIFORM
+from zib.logs.advise.collect import FEW, FEWEST_FOR_LAW, FEWEST_FOR_TAIL
 from zib.report import numbers
 from zib.report.numbers import percent, shortened
 from zib.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from zib.logs.advise.advice import Advice
+    from zib.logs.advise.collect import Collected, Randomised
+    from zib.logs.advise.context import ContextReport
+    from zib.logs.advise.estimates import ArmSummary
+    from zib.logs.advise.law import LawReport, TailReport
+
+UNIFORM, LOG = "uniform", "as in the log"  # policies that every simulation has
 
 Rows = list[tuple[str, ...]]
 
@@ -222,3 +228,135 @@ def report(advice: Advice) -> str:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+# ------------------------------------------------------------------------- sentences about parts
+
+
+def law_words(law: LawReport) -> str:
+    """Return which law fits best, in one sentence."""
+    if law.constant is not None:
+        return f"All non-zero rewards are {law.constant:.6g}: only how often matters."
+    if law.best is None:
+        return f"Too few non-zero rewards to fit a law ({law.n}; it takes {FEWEST_FOR_LAW})."
+    inside = ", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in law.best.parameters.items())
+    what = {"": "", "scaled": ", after bringing all arms to one mean",
+            "centred": ", after centring all arms on one mean"}[law.adjusted]  # fmt: skip
+    text = (
+        f"Of the laws tried the {law.best.name} fits best{what}: {inside}; largest distance "
+        f"between the distribution functions {law.best.distance:.3f}."
+    )
+    if law.sign < 0:
+        text += " All rewards are negative; the laws describe their size."
+    if law.points:
+        text += (
+            f" But the rewards sit mostly on {law.points} values, which hold "
+            f"{100 * law.points_share:.0f} % of them: a smooth law only describes the shape."
+        )
+    return text
+
+
+def tail_words(tail: TailReport) -> str:
+    """Return whether the variance is finite, in a sentence or two."""
+    return f"{_tail_answer(tail)} {tail.remark}".strip()
+
+
+def _tail_answer(tail: TailReport) -> str:
+    if math.isnan(tail.index.value) and tail.finite_variance == "yes":
+        return (
+            "The variance is finite as far as the log shows: the largest magnitude occurs "
+            "again and again, so the rewards look capped."
+        )
+    if math.isnan(tail.index.value):
+        return (
+            f"The tail cannot be judged: that takes at least {FEWEST_FOR_TAIL} non-zero rewards of "
+            "different sizes."
+        )
+    near = (
+        f"tail index {tail.index.value:.2f} [{tail.index.low:.2f}, {tail.index.high:.2f}] from "
+        f"the {tail.k} largest magnitudes"
+    )
+    if tail.finite_variance == "yes":
+        return f"The variance is finite ({near}, extreme value index {tail.extreme.value:.2f})."
+    if tail.finite_variance == "no":
+        return (
+            f"The variance is infinite ({near}); moments of order below "
+            f"{tail.index.value:.2f} are finite. If rewards cannot exceed some amount by "
+            "design, the variance is finite all the same, but the largest rewards dominate it."
+        )
+    return f"Whether the variance is finite cannot be told ({near})."
+
+
+def context_words(context: ContextReport) -> str:
+    """Return whether the context matters, in one sentence."""
+    if context.reason:
+        return context.reason
+    found = " and ".join(f"{t.part} p = {t.p_value:.2g}" for t in context.tests)
+    if context.matters:
+        return f"Which arm is best depends on the context (context × arm: {found})."
+    return f"Nothing says that the best arm depends on the context (context × arm: {found})."
+
+
+def notes(
+    found: Collected,
+    arms: tuple[ArmSummary, ...],
+    whole: ArmSummary,
+    law: LawReport,
+    random: Randomised,
+) -> tuple[str, ...]:
+    """Return one sentence for each peculiarity."""
+    out = []
+    if whole.nonzero == 0:
+        out.append("All rewards are zero.")
+    elif whole.nonzero == whole.rows:
+        out.append("No reward is zero: this log is not zero-inflated.")
+    empty = [arm for arm in arms if arm.rows == 0]
+    if empty:
+        out.append(f"{_named(empty)} no data; nothing can be said about {_it(empty)}.")
+    silent = [arm for arm in arms if arm.rows and not arm.nonzero]
+    if silent and whole.nonzero:
+        out.append(f"{_named(silent)} never paid; see the upper end of p.")
+    few = [arm for arm in arms if 0 < arm.nonzero < FEW]
+    if few:
+        out.append(
+            f"{_named(few)} fewer than {FEW} non-zero rewards: the spread of the magnitudes is "
+            "taken from all arms together."
+        )
+    if found.negative and found.negative < found.n_paid:
+        out.append(
+            f"{percent(found.negative / found.n_paid)} of the non-zero rewards are negative: "
+            "only laws on the whole line were fitted."
+        )
+    if law.tail.finite_variance == "no":
+        out.append(
+            "With an infinite variance the intervals of mu and r are too short, and all numbers "
+            "made from a standard deviation grow with the length of the log."
+        )
+    if random == "no":
+        out.append(
+            "The propensities vary, so arms met different situations: they are compared with "
+            "inverse propensity weights, and the plain averages are not used for that."
+        )
+    elif random == "unknown" and found.n_arms > 1:
+        out.append(
+            "The log has no propensities: comparing arms assumes that they were drawn at random."
+        )
+    families = set(law.by_arm.values())
+    if len(families) > 1 and law.best is not None:
+        other = sum(name != law.best.name for name in law.by_arm.values())
+        if other:
+            out.append(
+                f"In {other} of {len(law.by_arm)} arms looked at on their own another law fits "
+                f"better than the {law.best.name}."
+            )
+    return tuple(out)
+
+
+def _named(arms: list[ArmSummary]) -> str:
+    shown = ", ".join(repr(arm.label) for arm in arms[:5])
+    more = f" and {len(arms) - 5} more" if len(arms) > 5 else ""
+    return f"Arm {shown} has" if len(arms) == 1 else f"Arms {shown}{more} have"
+
+
+def _it(arms: list[ArmSummary]) -> str:
+    return "it" if len(arms) == 1 else "them"
