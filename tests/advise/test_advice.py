@@ -180,15 +180,24 @@ def test_programs_of_peculiar_logs_run(kind: str, tmp_path: Path) -> None:
     assert sum(run_program(advice.recommendation.snippet)["bandit"].pulls.values()) == 1_030
 
 
-def test_where_context_matters_the_program_uses_it(tmp_path: Path) -> None:
-    path = tmp_path / "log.parquet"
+def context_advice(folder: Path) -> Advice:
+    path = folder / "log.parquet"
     context_frame().to_parquet(path)
-    source = {"path": path, "arm": "ad", "reward": "spent", "context": ["age", "town"]}
     names = {"arm": "ad", "reward": "spent", "context": ["age", "town"]}
-    advice = quick(LoggedData.read(path, **names), horizon=40, source=source)
+    return quick(LoggedData.read(path, **names), horizon=40, source={"path": path, **names})
+
+
+def test_where_context_matters_it_is_used(tmp_path: Path) -> None:
+    advice = context_advice(tmp_path)
     assert advice.recommendation.contextual
     assert advice.context is not None
     assert advice.context.matters
+    assert "zib.ContextualBandit(" in advice.recommendation.snippet
+
+
+@pytest.mark.slow
+def test_where_context_matters_the_program_uses_it(tmp_path: Path) -> None:
+    advice = context_advice(tmp_path)
     bandit = run_program(advice.recommendation.snippet)["bandit"]
     assert bandit.n_updates == 4_040
     assert bandit.spec == advice.recommendation.spec

@@ -74,6 +74,7 @@ def test_arms_only_the_bandit_knows_are_missing_support(rng) -> None:
     assert found.diagnostics[0].missing == {"new": pytest.approx(share)}
 
 
+@pytest.mark.slow
 def test_a_snapshot_plays_what_the_contextual_bandit_would(rng) -> None:
     log = sparse_log(rng, n=1500)
     bandit = zib.ContextualBandit(zib.contextual.JointUCB(), n_features=3, seed=1)
