@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from zib.contextual import entry, policy
-from zib.contextual.estimators import COUNT, NEXT_REFIT
 from zib.env.contextual import ContextBlock
 from zib.sim.loop import advance_contextual as advance
 
@@ -77,11 +76,11 @@ def until_refit(pupil: Pupil, model: Any, z: Any, w: Any, rewards: Any, least: i
     Every round must teach the model.
     """
     while pupil.taught < len(rewards):
-        planned = model.meta[NEXT_REFIT]
+        planned = model.next_refit[0]
         stop = max(pupil.taught + 1, int(planned) - 1)
         chosen = slice(pupil.taught, stop)
         last = stop == pupil.taught + 1
         pupil.teach(z[chosen], w[chosen], rewards[chosen])
-        if last and model.meta[NEXT_REFIT] != planned and model.meta[COUNT] >= least:
+        if last and model.next_refit[0] != planned and model.seen[0] >= least:
             return pupil.taught
     raise AssertionError("the history is too short: it may take a quarter more than `least`")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from zib.stats.design import (
-    SINCE_REBUILD,
     Gram,
     cholesky,
     draw_normal,
@@ -52,7 +51,7 @@ def test_thousands_of_updates_do_not_drift(rng, dim) -> None:
     rows = rng.normal(size=(3000, dim))
     weights = rng.uniform(0.0, 2.0, 3000)
     gram = grown(rows, weights, 0.5)
-    assert gram.meta[SINCE_REBUILD] < max(64, 4 * dim)  # made anew regularly
+    assert gram.since_rebuild[0] < max(64, 4 * dim)  # made anew regularly
     assert np.allclose(gram.matrix, 0.5 * np.eye(dim) + (rows.T * weights) @ rows, rtol=1e-12)
     assert np.allclose(gram.inverse, np.linalg.inv(gram.matrix), rtol=1e-10, atol=1e-16)
     assert np.allclose(gram.factor, np.linalg.cholesky(gram.matrix).T, rtol=1e-10, atol=1e-12)

@@ -25,8 +25,8 @@ from zib.contextual import (
     Ridge,
     fit,
 )
-from zib.contextual.estimators import COUNT, NEXT_REFIT, STORED, THRESHOLD
-from zib.contextual.fit import learn, new_groups, new_model
+from zib.contextual.fit import learn
+from zib.contextual.models import new_groups, new_model
 
 LINKS = list(naive.LINKS)
 FAR = 1e9  # a ball that holds everything
@@ -150,7 +150,7 @@ def test_the_running_estimate_stays_close(rng, link, how) -> None:
     for memory in (256, 4096):
         pupil = Pupil(JointUCB(link=link, memory=memory), d)
         paths[memory] = path(pupil, pupil.state.occurrence, x, x, y, stops)
-        assert pupil.state.occurrence.meta[COUNT] == n
+        assert pupil.state.occurrence.seen[0] == n
     for i, stop in enumerate(stops):
         wanted = exact(link, x[:stop], y[:stop], theta)
         information = naive.information(link, x[:stop], 1.0, wanted)
@@ -193,7 +193,7 @@ def test_a_round_costs_the_same_at_any_time(rng, monkeypatch, memory) -> None:
     gather = fit._gather
 
     def counting(estimator, model, gradient):
-        read.append((int(model.meta[COUNT]), int(model.meta[STORED])))
+        read.append((int(model.seen[0]), int(model.stored[0])))
         gather(estimator, model, gradient)
 
     monkeypatch.setattr(fit, "_gather", counting)
@@ -205,7 +205,7 @@ def test_a_round_costs_the_same_at_any_time(rng, monkeypatch, memory) -> None:
     for first in range(0, 4000, 100):
         rows = slice(first, first + 100)
         pupil.teach(x[rows], x[rows], y[rows])
-        largest = max(largest, int(model.meta[STORED]))
+        largest = max(largest, int(model.stored[0]))
     assert largest == memory == len(model.response) == len(model.features)
     assert sizes == [array.nbytes for array in (*model.curvature, *model.design, model.anchor)]
     rounds, rows = np.array(read).T
@@ -272,7 +272,7 @@ def test_least_squares_with_a_log_link(rng) -> None:
     y = np.exp(x @ np.array([0.5, 0.6, -0.4])) + 0.5 * rng.standard_normal(700)
     model = new_model(3, ridge=1.0, memory=1000)
     for i in range(700):
-        refitted = model.meta[NEXT_REFIT] <= i + 1
+        refitted = model.next_refit[0] <= i + 1
         learn(LeastSquares(link="log"), model, x[i], y[i])
         n = i + 1
         if n > 5 and (refitted or i % 50 == 49):
@@ -288,17 +288,17 @@ def test_huber_regression_and_its_threshold(rng, tail) -> None:
     x, y, _ = magnitudes(rng, 500, 3, draw)
     model = new_model(3, ridge=1.0, memory=1000)
     for i in range(500):
-        refitted = model.meta[NEXT_REFIT] <= i + 1
+        refitted = model.next_refit[0] <= i + 1
         learn(Huber(), model, x[i], y[i])
         n = i + 1
         if n > 40 and refitted:
             wanted, tau = naive.huber(x[:n], y[:n], 1.0, model.coef)
             assert naive.distance(model.coef, wanted, naive.gram(x[:n], 1.0)) < 0.01
-            assert math.isclose(model.meta[THRESHOLD], tau, rel_tol=0.01)
+            assert math.isclose(model.threshold[0], tau, rel_tol=0.01)
             if tail == "normal":  # nothing is cut off
                 plain = naive.ridge_regression(x[:n], y[:n], 1.0)
                 assert n < 200 or naive.distance(wanted, plain, naive.gram(x[:n], 1.0)) < 0.01
-    assert math.isfinite(model.meta[THRESHOLD])
+    assert math.isfinite(model.threshold[0])
 
 
 def test_huber_regression_beats_ridge_under_heavy_tails(seed) -> None:

@@ -1,21 +1,9 @@
 """Contextual bandits: links, models, policies."""
 
 from zib.contextual.baselines import Integrated, Naive
-from zib.contextual.component import ComponentModel
-from zib.contextual.component_glm import GLMModel
-from zib.contextual.component_refitted import SklearnModel, UserModel
-from zib.contextual.estimators import Huber, LeastSquares, MedianOfMeans, Ridge
-from zib.contextual.features import disjoint, hybrid, shared
+from zib.contextual.components import ComponentModel, GLMModel
+from zib.contextual.encode import disjoint, hybrid, shared
 from zib.contextual.joint import JointUCB, LaplaceTS
-from zib.contextual.link import (
-    derivative,
-    inverse,
-    kappa,
-    log_complement,
-    log_value,
-    register_link,
-    value,
-)
 from zib.contextual.links import (
     Cauchit,
     CLogLog,
@@ -24,11 +12,20 @@ from zib.contextual.links import (
     Logit,
     Probit,
     StandardLink,
+    derivative,
+    inverse,
+    kappa,
+    log_complement,
+    log_value,
+    register_link,
+    value,
 )
+from zib.contextual.models import Huber, LeastSquares, MedianOfMeans, Ridge
+from zib.contextual.paper import ZITS, ZIUCB
 from zib.contextual.per_arm import Disjoint
 from zib.contextual.policy import register_policy
+from zib.contextual.refitted import SklearnModel, UserModel
 from zib.contextual.template import Template
-from zib.contextual.zi import ZITS, ZIUCB
 
 __all__ = [
     "ZITS",

@@ -6,34 +6,28 @@ import math
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from zib.contextual.estimators import Linear, Product
-from zib.contextual.fit import MEMORY, learn, new_model
-from zib.contextual.link import smallest_slope, value
-from zib.contextual.links import resolve_link
-from zib.contextual.parts import (
-    RANDOM_ROUNDS_AT_LEAST,
-    ROUNDS,
-    ContextualSpec,
-    check_memory,
-    check_ridge,
-    check_sigma,
-    n_actions,
-    new_clock,
-    noise,
-    play_at_random,
-)
+from zib.contextual.fit import learn
+from zib.contextual.links import smallest_slope, value
+from zib.contextual.models import Linear, Model, Product, new_model, noise
 from zib.contextual.policy import (
     COVARIANCE,
     ETA,
     ETA_VARIANCE,
+    KEPT,
+    LINK,
     ZETA,
     ZETA_VARIANCE,
+    Clock,
+    n_actions,
+    new_clock,
+    play_at_random,
+    random_rounds,
     register_policy,
 )
-from zib.core import validate as check
-from zib.core.kernel import borrowing
+from zib.core.registry import borrowing
+from zib.core.spec import REQUIRED, Spec, choice, optional, positive, real
+from zib.core.state import Floats
 from zib.stats.design import draw_normal, linear_forms, multiply, quadratic_forms
 from zib.theory.contextual import contextual_radius_printed as glm_radius
 from zib.theory.contextual import contextual_spread_scalar as ts_scale
@@ -42,16 +36,33 @@ UCB, TS = 0, 1
 PRINTED, FULL = 0, 1
 
 
+class _Baseline(Spec):
+    __slots__ = ()
+    horizon: float = real(low=2)
+    sigma: float | None = optional(positive(), default=REQUIRED)
+    kind: str = choice(("ucb", "ts"), default="ucb")
+    ridge: float = positive(default=1.0)
+    scale: float = real(low=0, default=1.0)
+    radius: str = choice(("printed", "full"), default="printed")
+    noun: ClassVar[str]
+
+    @property
+    def samples(self) -> bool:
+        """Whether the policy is Thompson sampling."""
+        return bool(self.parameters()["kind"] == "ts")
+
+    @property
+    def label(self) -> str:
+        """A short name for figures and tables."""
+        return f"{self.noun} TS" if self.samples else f"{self.noun} UCB"
+
+
 class OnePart(NamedTuple):
     """One model of the reward itself, the clock, and room to put two feature vectors in one."""
 
-    model: Any
-    clock: NDArray[np.float64]
-    row: NDArray[np.float64]
-
-
-def _random_rounds(d: int, q: int) -> NDArray[np.float64]:
-    return new_clock(float(max(RANDOM_ROUNDS_AT_LEAST, 2 * d, 2 * q)))
+    model: Model
+    clock: Clock
+    row: Floats
 
 
 @borrowing
@@ -64,16 +75,7 @@ def _bonus(spec: Any, radius: float) -> float:
 # ----------------------------------------------------------------------------------------- naive
 
 
-class _NaiveFields(NamedTuple):
-    horizon: float
-    sigma: float
-    kind: int
-    ridge: float
-    scale: float
-    radius: int
-
-
-class Naive(ContextualSpec, _NaiveFields):
+class Naive(_Baseline):
     """Linear bandit on the reward itself, blind to its zeros (the paper's misspecified baseline).
 
     Parameters
@@ -100,46 +102,17 @@ class Naive(ContextualSpec, _NaiveFields):
     """
 
     __slots__ = ()
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "kind": ("ucb", "ts"),
-        "radius": ("printed", "full"),
-    }
-
-    def __new__(
-        cls,
-        *,
-        horizon: float,
-        sigma: float | None,
-        kind: str = "ucb",
-        ridge: float = 1.0,
-        scale: float = 1.0,
-        radius: str = "printed",
-    ) -> Naive:
-        """Check everything."""
-        return super().__new__(
-            cls,
-            check.real("horizon", horizon, low=2),
-            check_sigma(sigma),
-            check.choice("kind", kind, cls.choices["kind"]),
-            check_ridge(ridge),
-            check.real("scale", scale, low=0),
-            check.choice("radius", radius, cls.choices["radius"]),
-        )
-
-    @property
-    def label(self) -> str:
-        """A short name for figures and tables."""
-        return "naive TS" if self.kind == TS else "naive UCB"
+    noun = "naive"
 
 
 def _naive_init(spec: Naive, d: int, q: int) -> OnePart:
-    model = new_model(d, ridge=spec.ridge, samples=spec.kind == TS)
-    return OnePart(model, _random_rounds(d, 0), np.zeros(0))
+    model = new_model(d, ridge=spec.ridge, samples=spec.samples)
+    return OnePart(model, new_clock(random_rounds(math.nan, d, 0)), np.zeros(0))
 
 
 @borrowing
 def _naive_update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    state.clock[ROUNDS] += 1.0
+    state.clock.rounds[0] += 1.0
     learn(Linear(0.0), state.model, z, reward)
 
 
@@ -161,7 +134,7 @@ def _naive_scores(
     width = work[0][: out.size]
     linear_forms(state.model.coef, z, out)
     quadratic_forms(state.model.curvature.inverse, z, work[1], width)
-    radius = glm_radius(log_horizon, float(d), state.clock[ROUNDS], spec.ridge, sigma, 1.0)
+    radius = glm_radius(log_horizon, float(d), state.clock.rounds[0], spec.ridge, sigma, 1.0)
     bonus = _bonus(spec, radius)
     for k in range(out.size):
         out[k] += bonus * math.sqrt(width[k])
@@ -185,26 +158,14 @@ register_policy(
     scores=_naive_scores,
     update=_naive_update,
     moments=_naive_moments,
-    randomized=lambda spec: spec.kind == TS,
+    randomized=lambda spec: spec.samples,
 )
 
 
 # ------------------------------------------------------------------------------------ integrated
 
 
-class _IntegratedFields(NamedTuple):
-    horizon: float
-    sigma: float
-    link: Any
-    kind: int
-    ridge: float
-    bound: float
-    scale: float
-    radius: int
-    memory: int
-
-
-class Integrated(ContextualSpec, _IntegratedFields):
+class Integrated(_Baseline):
     """One nonlinear regression of the reward, R ≈ z'β·h(w'θ) (the paper's integrated baseline).
 
     Parameters
@@ -231,42 +192,10 @@ class Integrated(ContextualSpec, _IntegratedFields):
     """
 
     __slots__ = ()
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "kind": ("ucb", "ts"),
-        "radius": ("printed", "full"),
-    }
-
-    def __new__(
-        cls,
-        *,
-        horizon: float,
-        sigma: float | None,
-        link: Any = "logit",
-        kind: str = "ucb",
-        ridge: float = 1.0,
-        bound: float = 1.0,
-        scale: float = 1.0,
-        radius: str = "printed",
-        memory: int = MEMORY,
-    ) -> Integrated:
-        """Check everything."""
-        return super().__new__(
-            cls,
-            check.real("horizon", horizon, low=2),
-            check_sigma(sigma),
-            resolve_link(link),
-            check.choice("kind", kind, cls.choices["kind"]),
-            check_ridge(ridge),
-            check.real("bound", bound, low=0, closed="neither"),
-            check.real("scale", scale, low=0),
-            check.choice("radius", radius, cls.choices["radius"]),
-            check_memory(memory),
-        )
-
-    @property
-    def label(self) -> str:
-        """A short name for figures and tables."""
-        return "integrated TS" if self.kind == TS else "integrated UCB"
+    link: Any = LINK
+    bound: float = positive(default=1.0)
+    memory: int = KEPT
+    noun = "integrated"
 
 
 def _integrated_init(spec: Integrated, d: int, q: int) -> OnePart:
@@ -276,20 +205,20 @@ def _integrated_init(spec: Integrated, d: int, q: int) -> OnePart:
         bound=spec.bound,
         memory=spec.memory,
         plain=True,
-        samples=spec.kind == TS,
+        samples=spec.samples,
         split=d,
     )
-    return OnePart(model, _random_rounds(d, q), np.zeros(d + q))
+    return OnePart(model, new_clock(random_rounds(math.nan, d, q)), np.zeros(d + q))
 
 
 @borrowing
 def _integrated_update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    state.clock[ROUNDS] += 1.0
+    state.clock.rounds[0] += 1.0
     for i in range(z.size):
         state.row[i] = z[i]
     for i in range(w.size):
         state.row[z.size + i] = w[i]
-    learn(Product(spec.link), state.model, state.row, reward)
+    learn(Product(spec.link, z.size), state.model, state.row, reward)
 
 
 @borrowing
@@ -347,7 +276,7 @@ def _integrated_scores(
     if spec.kind == UCB:
         width = work[1][:n]
         _stacked_quadratic(state.model.design.inverse, z, w, d, q, work[2], width)
-        t = state.clock[ROUNDS]
+        t = state.clock.rounds[0]
         kappa = smallest_slope(spec.link, spec.bound)
         radius = max(
             glm_radius(log_horizon, float(d), t, spec.ridge, sigma, 1.0),
@@ -356,6 +285,25 @@ def _integrated_scores(
         bonus = _bonus(spec, radius)
         for k in range(n):
             out[k] += bonus * math.sqrt(width[k])
+
+
+@borrowing
+def _solve(inverse: Any, columns: Any, k: int, first: int, row: Any, solved: Any) -> None:
+    """Write A⁻¹x, where x holds column k from the coefficient `first` on and is 0 elsewhere."""
+    for i in range(row.size):
+        row[i] = 0.0
+    for i in range(columns.shape[0]):
+        row[first + i] = columns[i, k]
+    multiply(inverse, row, solved)
+
+
+@borrowing
+def _times(solved: Any, columns: Any, k: int, first: int) -> float:
+    """Return the product of column k with the entries of `solved` from `first` on."""
+    total = 0.0
+    for i in range(columns.shape[0]):
+        total += solved[first + i] * columns[i, k]
+    return total
 
 
 @borrowing
@@ -372,27 +320,11 @@ def _integrated_moments(
     variance *= variance
     row, solved = work[0][: coef.size], work[1][: coef.size]
     for k in range(n):
-        for i in range(d):
-            row[i] = z[i, k]
-        for i in range(d, coef.size):
-            row[i] = 0.0
-        multiply(inverse, row, solved)
-        total, cross = 0.0, 0.0
-        for i in range(d):
-            total += solved[i] * z[i, k]
-        for i in range(d, coef.size):
-            cross += solved[i] * w[i - d, k]
-        out[ZETA_VARIANCE, k] = variance * total
-        out[COVARIANCE, k] = variance * cross
-        for i in range(d):
-            row[i] = 0.0
-        for i in range(d, coef.size):
-            row[i] = w[i - d, k]
-        multiply(inverse, row, solved)
-        total = 0.0
-        for i in range(d, coef.size):
-            total += solved[i] * w[i - d, k]
-        out[ETA_VARIANCE, k] = variance * total
+        _solve(inverse, z, k, 0, row, solved)
+        out[ZETA_VARIANCE, k] = variance * _times(solved, z, k, 0)
+        out[COVARIANCE, k] = variance * _times(solved, w, k, d)
+        _solve(inverse, w, k, d, row, solved)
+        out[ETA_VARIANCE, k] = variance * _times(solved, w, k, d)
 
 
 register_policy(
@@ -401,5 +333,5 @@ register_policy(
     scores=_integrated_scores,
     update=_integrated_update,
     moments=_integrated_moments,
-    randomized=lambda spec: spec.kind == TS,
+    randomized=lambda spec: spec.samples,
 )

@@ -13,7 +13,7 @@ import numpy as np
 from numba.extending import overload
 
 from zib.contextual import policy
-from zib.contextual.link import inverse, value
+from zib.contextual.links import inverse, value
 from zib.contextual.policy import choose
 from zib.core import entry as _entry
 from zib.core.cache import numba_config

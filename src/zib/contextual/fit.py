@@ -1,7 +1,7 @@
 """Fitting of component models, one observation at a time, at a cost that does not grow.
 
 The estimate solves Σ s(x, y; c)·j = ridge·c over the ball ‖c‖ ≤ bound, for any estimator (see
-`estimators`). Exact solutions need a pass over the history, so they are made on a geometric
+`models`). Exact solutions need a pass over the history, so they are made on a geometric
 schedule, by Newton's method from where the estimate stands. In between each observation moves the
 estimate by one Newton step of its own, which costs two matrix–vector products.
 
@@ -14,47 +14,44 @@ thousand. For ridge regression the quadratic *is* the observation, and nothing h
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numba.extending import overload
-from numpy.typing import NDArray
 
-from zib.contextual.estimators import (
-    BOUND,
-    COUNT,
+from zib.contextual.models import (
+    ESTIMATORS,
     GLM,
-    NEXT_REFIT,
-    RESIDUAL,
-    SPLIT,
-    STORED,
-    THRESHOLD,
+    Estimator,
     Huber,
+    Kernel,
     LeastSquares,
     Linear,
     MedianOfMeans,
+    Product,
     Ridge,
+    largest_move,
     linearise,
+    linearise_glm,
+    linearise_huber,
+    linearise_least_squares,
+    linearise_product,
+    tune,
 )
-from zib.core.kernel import CALLED, borrowing
+from zib.contextual.models import learn as learn
+from zib.contextual.models import settle as settle
+from zib.core.registry import borrowing
+from zib.core.stacked import row_of
 from zib.stats.design import (
-    SINCE_REBUILD,
-    Gram,
     add_outer,
     cholesky,
     dot,
     invert,
     multiply,
-    new_gram,
     observe,
     solve_lower,
     solve_upper,
 )
 
-Floats = NDArray[np.float64]
-
-MEMORY = 4096  # observations kept by default
-SMALLEST_MEMORY = 256  # fewer would replace observations while the estimate is still poor
 ALWAYS_REFIT = 32  # up to this many observations every one is followed by a refit
 REFIT_SHARE = 4  # then after a quarter of the stored observations is new
 STEPS = 40  # Newton steps of a refit at most, those taken back included
@@ -64,74 +61,14 @@ SURPRISE = 1.0  # squared length of a step, in standard errors, that calls for a
 TOLERANCE = 1e-6  # squared length of the last Newton step, in standard errors
 
 
-class Model(NamedTuple):
-    """A component model: estimate, curvature, and what is needed to improve them.
-
-    `curvature` is ridge·I + Σ f·j j'. `design` is ridge·I + Σ x x', kept only where the confidence
-    radii of the paper ask for it (size 0 otherwise).
-    """
-
-    coef: Floats
-    curvature: Gram
-    design: Gram
-    anchor: Floats
-    target: Floats
-    features: Floats
-    response: Floats
-    meta: Floats
-    scratch: Floats
-
-
-def new_model(
-    dim: int,
-    *,
-    ridge: float,
-    bound: float = math.inf,
-    memory: int = 0,
-    plain: bool = False,
-    samples: bool = False,
-    split: int = 0,
-) -> Model:
-    """Return a model that has seen nothing.
-
-    Parameters
-    ----------
-    dim
-        Number of coefficients.
-    ridge, bound
-        Penalty ridge·‖c‖²/2 and radius of the ball.
-    memory
-        Observations kept as they are; 0 for ridge regression, which needs none.
-    plain
-        Whether Σ x x' is kept beside the curvature.
-    samples
-        Whether somebody draws from the matrix in use (then its Cholesky factor is kept).
-    split
-        Position where the coefficients of the second factor begin (`Product` only).
-    """
-    meta = np.zeros(7)
-    meta[BOUND] = bound
-    meta[NEXT_REFIT] = 1.0
-    meta[THRESHOLD] = np.inf
-    meta[SPLIT] = split
-    return Model(
-        np.zeros(dim),
-        new_gram(dim, ridge, keeps_factor=samples and not plain),
-        new_gram(dim if plain else 0, ridge, keeps_factor=samples and plain),
-        ridge * np.eye(dim if memory else 0),
-        np.zeros(dim),
-        np.zeros((memory, dim)),
-        np.zeros(memory),
-        meta,
-        np.zeros((5, dim)),
-    )
+# ---------------------------------------------------------------------- what is kept of the history
 
 
 @borrowing
 def _fold(estimator: Any, model: Any, x: Any, y: float) -> None:
     """Add the quadratic approximation of one observation at the estimate to the anchor."""
-    jac = model.scratch[0]
-    score, weight = linearise(estimator, model.coef, x, y, model.meta, jac)
+    jac = model.work[0]
+    score, weight = linearise(estimator, model.coef, x, y, model.threshold[0], jac)
     add_outer(model.anchor, jac, weight)
     scale = weight * dot(jac, model.coef) + score
     for i in range(jac.size):
@@ -141,7 +78,7 @@ def _fold(estimator: Any, model: Any, x: Any, y: float) -> None:
 @borrowing
 def _store(estimator: Any, model: Any, x: Any, y: float) -> None:
     capacity = model.response.size
-    stored = int(model.meta[STORED])
+    stored = int(model.stored[0])
     if stored == capacity:
         half = (capacity + 1) // 2
         for i in range(half):
@@ -154,7 +91,7 @@ def _store(estimator: Any, model: Any, x: Any, y: float) -> None:
     model.response[stored] = y
     for j in range(x.size):
         model.features[stored, j] = x[j]
-    model.meta[STORED] = stored + 1.0
+    model.stored[0] = stored + 1.0
 
 
 @borrowing
@@ -171,10 +108,10 @@ def _shrink(coef: Any, first: int, last: int, bound: float) -> None:
 @borrowing
 def _project(model: Any) -> None:
     """Pull the estimate back into the ball (each factor's part into its own ball)."""
-    if model.meta[BOUND] < np.inf:
-        split = int(model.meta[SPLIT])
-        _shrink(model.coef, 0, split, model.meta[BOUND])
-        _shrink(model.coef, split, model.coef.size, model.meta[BOUND])
+    if model.bound[0] < np.inf:
+        split = int(model.split[0])
+        _shrink(model.coef, 0, split, model.bound[0])
+        _shrink(model.coef, split, model.coef.size, model.bound[0])
 
 
 @borrowing
@@ -255,36 +192,20 @@ def _solve_in_balls(
 @borrowing
 def _gather(estimator: Any, model: Any, gradient: Any) -> None:
     """Make the curvature anew at the current estimate and write the gradient."""
-    matrix, jac = model.curvature.matrix, model.scratch[0]
+    matrix, jac = model.curvature.matrix, model.work[0]
     multiply(model.anchor, model.coef, gradient)
     for i in range(gradient.size):
         gradient[i] = model.target[i] - gradient[i]
         for j in range(gradient.size):
             matrix[i, j] = model.anchor[i, j]
-    for i in range(int(model.meta[STORED])):
+    for i in range(int(model.stored[0])):
         score, weight = linearise(
-            estimator, model.coef, model.features[i], model.response[i], model.meta, jac
+            estimator, model.coef, model.features[i], model.response[i], model.threshold[0], jac
         )
         if weight > 0.0:
             add_outer(matrix, jac, weight)
             for j in range(jac.size):
                 gradient[j] += score * jac[j]
-
-
-def largest_move(estimator: Any) -> float:
-    """Return how far one step may move a linear predictor.
-
-    Far out a link is flat, and a step that trusts its curvature there is off by orders of
-    magnitude. Without a link there is no such place.
-    """
-    return MOVE if isinstance(estimator, (GLM, LeastSquares)) else math.inf
-
-
-@overload(largest_move, strict=False, jit_options=CALLED)
-def _largest_move(estimator):  # type: ignore[no-untyped-def]
-    if getattr(estimator, "instance_class", object) in (GLM, LeastSquares):
-        return lambda estimator: MOVE
-    return lambda estimator: math.inf
 
 
 @borrowing
@@ -293,7 +214,7 @@ def _share(model: Any, step: Any, limit: float) -> float:
     if limit == np.inf:
         return 1.0
     furthest = 0.0
-    for i in range(int(model.meta[STORED])):
+    for i in range(int(model.stored[0])):
         furthest = max(furthest, abs(dot(model.features[i], step)))
     return 1.0 if furthest <= limit else limit / furthest
 
@@ -302,8 +223,8 @@ def _share(model: Any, step: Any, limit: float) -> float:
 def _newton(estimator: Any, model: Any) -> bool:
     """Solve the score equations from where we stand; False if that did not converge."""
     gram, coef = model.curvature, model.coef
-    gradient, step, work = model.scratch[1], model.scratch[2], model.scratch[3]
-    split = int(model.meta[SPLIT])
+    gradient, step, work = model.work[1], model.work[2], model.work[3]
+    split = int(model.split[0])
     expected = 0.0  # slope along the last step before it was taken
     limit = largest_move(estimator)
     for _ in range(STEPS):
@@ -322,11 +243,11 @@ def _newton(estimator: Any, model: Any) -> bool:
         multiply(gram.matrix, coef, work)
         for i in range(coef.size):
             work[i] += gradient[i]
-        bound = model.meta[BOUND]
+        bound = model.bound[0]
         if split == 0:
-            _solve_in_ball(gram.matrix, gram.factor, work, bound, step, model.scratch[0])
+            _solve_in_ball(gram.matrix, gram.factor, work, bound, step, model.work[0])
         else:
-            _solve_in_balls(gram.matrix, gram.factor, work, split, bound, step, model.scratch[0])
+            _solve_in_balls(gram.matrix, gram.factor, work, split, bound, step, model.work[0])
         for i in range(coef.size):
             step[i] -= coef[i]
         share = _share(model, step, limit)
@@ -353,24 +274,24 @@ def refit(estimator: Any, model: Any) -> None:
             break
     if cholesky(gram.matrix, gram.factor):
         invert(gram.factor, gram.inverse)
-    gram.meta[SINCE_REBUILD] = 0.0
-    wait = max(int(model.meta[STORED]) // REFIT_SHARE, coef.size // 8)
-    if model.meta[COUNT] < ALWAYS_REFIT or wait < 1:
+    gram.since_rebuild[0] = 0.0
+    wait = max(int(model.stored[0]) // REFIT_SHARE, coef.size // 8)
+    if model.seen[0] < ALWAYS_REFIT or wait < 1:
         wait = 1
-    model.meta[NEXT_REFIT] = model.meta[COUNT] + wait
+    model.next_refit[0] = model.seen[0] + wait
 
 
 @borrowing
 def _learn(estimator: Any, model: Any, x: Any, y: float) -> None:
-    jac, solved = model.scratch[4], model.scratch[1]
-    score, weight = linearise(estimator, model.coef, x, y, model.meta, jac)
+    jac, solved = model.work[4], model.work[1]
+    score, weight = linearise(estimator, model.coef, x, y, model.threshold[0], jac)
     observe(model.curvature, jac, weight)
     if model.design.matrix.size > 0:
         observe(model.design, x, 1.0)
     multiply(model.curvature.inverse, jac, solved)
     if weight > 0.0:
         # the squared residual, over what the estimate's own error adds to its expectation
-        model.meta[RESIDUAL] += score * score / weight * max(1.0 - weight * dot(jac, solved), 0.0)
+        model.residual[0] += score * score / weight * max(1.0 - weight * dot(jac, solved), 0.0)
     surprise = score * score * dot(jac, solved)
     move = abs(score * dot(jac, solved))
     limit = largest_move(estimator)
@@ -380,11 +301,11 @@ def _learn(estimator: Any, model: Any, x: Any, y: float) -> None:
         model.coef[i] += score * solved[i]
     _project(model)
     _store(estimator, model, x, y)
-    model.meta[COUNT] += 1.0
+    model.seen[0] += 1.0
     if surprise > SURPRISE:
-        soon = model.meta[COUNT] + x.size // 8
-        model.meta[NEXT_REFIT] = min(model.meta[NEXT_REFIT], soon)
-    if model.meta[COUNT] >= model.meta[NEXT_REFIT]:
+        soon = model.seen[0] + x.size // 8
+        model.next_refit[0] = min(model.next_refit[0], soon)
+    if model.seen[0] >= model.next_refit[0]:
         refit(estimator, model)
 
 
@@ -394,20 +315,20 @@ def _learn(estimator: Any, model: Any, x: Any, y: float) -> None:
 @borrowing
 def _learn_ridge(estimator: Any, model: Any, x: Any, y: float) -> None:
     """Learn one observation of a linear model, exactly: c = A⁻¹ Σ x y, or its best in the ball."""
-    gram, coef, solved = model.curvature, model.coef, model.scratch[0]
+    gram, coef, solved = model.curvature, model.coef, model.work[0]
     residual = y - dot(coef, x)
     observe(gram, x, 1.0)
     multiply(gram.inverse, x, solved)
-    model.meta[RESIDUAL] += residual * residual * max(1.0 - dot(x, solved), 0.0)
+    model.residual[0] += residual * residual * max(1.0 - dot(x, solved), 0.0)
     for i in range(coef.size):
         model.target[i] += y * x[i]
     multiply(gram.inverse, model.target, coef)
-    model.meta[COUNT] += 1.0
-    bound = model.meta[BOUND]
+    model.seen[0] += 1.0
+    bound = model.bound[0]
     if dot(coef, coef) > bound * bound:
         # exact while a factorisation is cheap, else now and then and close to it in between
-        if coef.size <= SMALL or model.meta[COUNT] >= model.meta[NEXT_REFIT]:
-            model.meta[NEXT_REFIT] = model.meta[COUNT] + max(model.meta[COUNT] // REFIT_SHARE, 1.0)
+        if coef.size <= SMALL or model.seen[0] >= model.next_refit[0]:
+            model.next_refit[0] = model.seen[0] + max(model.seen[0] // REFIT_SHARE, 1.0)
             if cholesky(gram.matrix, gram.factor):
                 _solve_in_ball(gram.matrix, gram.factor, model.target, bound, coef, solved)
         else:
@@ -416,95 +337,32 @@ def _learn_ridge(estimator: Any, model: Any, x: Any, y: float) -> None:
 
 @borrowing
 def _settle_ridge(estimator: Any, model: Any) -> None:
-    gram, coef, bound = model.curvature, model.coef, model.meta[BOUND]
+    gram, coef, bound = model.curvature, model.coef, model.bound[0]
     multiply(gram.inverse, model.target, coef)
     if dot(coef, coef) > bound * bound and cholesky(gram.matrix, gram.factor):
-        _solve_in_ball(gram.matrix, gram.factor, model.target, bound, coef, model.scratch[0])
-
-
-def settle(estimator: Any, model: Any) -> None:
-    """Solve exactly for the estimate, after the ridge of a model has changed."""
-    if isinstance(estimator, Ridge):
-        _settle_ridge(estimator, model)
-    else:
-        refit(estimator, model)
-
-
-@overload(settle, strict=False, jit_options=CALLED)
-def _settle(estimator, model):  # type: ignore[no-untyped-def]
-    return _settle_ridge if getattr(estimator, "instance_class", object) is Ridge else refit
+        _solve_in_ball(gram.matrix, gram.factor, model.target, bound, coef, model.work[0])
 
 
 # ---------------------------------------------------------------------------------- Huber's tuning
 
 
-def tune(estimator: Any, model: Any) -> None:
-    """Adapt what the estimator keeps in `meta`: the threshold of Huber regression."""
-    if isinstance(estimator, Huber):
-        _tune_huber(estimator, model)
-
-
 @borrowing
 def _tune_huber(estimator: Any, model: Any) -> None:
-    stored = int(model.meta[STORED])
+    stored = int(model.stored[0])
     goal = model.coef.size + math.log(max(stored, 1))
     for _ in range(4):
-        limit = model.meta[THRESHOLD] * model.meta[THRESHOLD]
+        limit = model.threshold[0] * model.threshold[0]
         total = 0.0
         for i in range(stored):
             residual = model.response[i] - dot(model.coef, model.features[i])
             total += min(residual * residual, limit)
         if stored <= goal or total <= 0.0:
-            model.meta[THRESHOLD] = np.inf  # too few to tell an outlier
+            model.threshold[0] = np.inf  # too few to tell an outlier
             return
-        model.meta[THRESHOLD] = math.sqrt(total / goal)
-
-
-@borrowing
-def _tune_nothing(estimator: Any, model: Any) -> None:
-    pass
-
-
-@overload(tune, strict=False, jit_options=CALLED)
-def _tune(estimator, model):  # type: ignore[no-untyped-def]
-    if getattr(estimator, "instance_class", object) is Huber:
-        return _tune_huber
-    return _tune_nothing
+        model.threshold[0] = math.sqrt(total / goal)
 
 
 # --------------------------------------------------------------------------------- median of means
-
-
-class Groups(NamedTuple):
-    """Median of means: one ridge regression per group, and all data together for the radii."""
-
-    coef: Floats
-    curvature: Gram
-    design: Gram
-    parts: Gram
-    targets: Floats
-    coefs: Floats
-    residuals: Floats
-    meta: Floats
-    scratch: Floats
-
-
-def new_groups(dim: int, groups: int, *, ridge: float, bound: float, samples: bool) -> Groups:
-    """Return `groups` regressions that have seen nothing."""
-    meta = np.zeros(7)
-    meta[BOUND] = bound
-    one = new_gram(dim, ridge, keeps_factor=False)
-    return Groups(
-        np.zeros(dim),
-        new_gram(dim, ridge, keeps_factor=samples),
-        new_gram(0, ridge, keeps_factor=False),
-        Gram(*(np.stack([array] * groups) for array in one)),
-        np.zeros((groups, dim)),
-        np.zeros((groups, dim)),
-        np.zeros(groups),
-        meta,
-        np.zeros((3, max(dim, groups))),
-    )
 
 
 @borrowing
@@ -524,15 +382,9 @@ def _median(values: Any, n: int) -> float:
 @borrowing
 def _learn_groups(estimator: Any, model: Any, x: Any, y: float) -> None:
     dim = model.coef.size
-    k = int(model.meta[COUNT]) % estimator.groups
-    part = Gram(
-        model.parts.matrix[k],
-        model.parts.inverse[k],
-        model.parts.factor[k],
-        model.parts.meta[k],
-        model.parts.scratch[k],
-    )
-    difference, solved = model.scratch[0][:dim], model.scratch[1][:dim]
+    k = int(model.seen[0]) % estimator.groups
+    part = row_of(model.parts, k)
+    difference, solved = model.work[0][:dim], model.work[1][:dim]
     residual = y - dot(model.coefs[k], x)
     observe(part, x, 1.0)
     observe(model.curvature, x, 1.0)
@@ -541,12 +393,12 @@ def _learn_groups(estimator: Any, model: Any, x: Any, y: float) -> None:
     for i in range(dim):
         model.targets[k, i] += y * x[i]
     multiply(part.inverse, model.targets[k], model.coefs[k])
-    model.meta[COUNT] += 1.0
-    used = min(int(model.meta[COUNT]), estimator.groups)
+    model.seen[0] += 1.0
+    used = min(int(model.seen[0]), estimator.groups)
 
     best = np.inf
     winner = 0
-    others = model.scratch[2]
+    others = model.work[2]
     for a in range(used):
         for b in range(used):
             for i in range(dim):
@@ -559,29 +411,48 @@ def _learn_groups(estimator: Any, model: Any, x: Any, y: float) -> None:
             winner = a
     for i in range(dim):
         model.coef[i] = model.coefs[winner, i]
-    _shrink(model.coef, 0, dim, model.meta[BOUND])
+    _shrink(model.coef, 0, dim, model.bound[0])
     for a in range(used):
         others[a] = model.residuals[a]
     # an outlier spoils the mean of squares of its group only
-    model.meta[RESIDUAL] = _median(others, used) * estimator.groups
+    model.residual[0] = _median(others, used) * estimator.groups
 
 
-# ---------------------------------------------------------------------------------------- learning
+# ------------------------------------------------------------------------------------- registration
 
 
-def learn(estimator: Any, model: Any, x: Any, y: float) -> None:
-    """Learn one observation (x, y)."""
-    if isinstance(estimator, MedianOfMeans):
-        _learn_groups(estimator, model, x, y)
-    elif isinstance(estimator, (Ridge, Linear)):
-        _learn_ridge(estimator, model, x, y)
-    else:
-        _learn(estimator, model, x, y)
+@borrowing
+def _nothing(estimator: Any, model: Any) -> None:
+    pass
 
 
-@overload(learn, strict=False, jit_options=CALLED)
-def _learn_one(estimator, model, x, y):  # type: ignore[no-untyped-def]
-    kind = getattr(estimator, "instance_class", object)
-    if kind is MedianOfMeans:
-        return _learn_groups
-    return _learn_ridge if kind in (Ridge, Linear) else _learn
+@borrowing
+def _anywhere(estimator: Any) -> float:
+    return np.inf
+
+
+@borrowing
+def _within_reach(estimator: Any) -> float:
+    return MOVE
+
+
+def register_estimator(
+    kind: type,
+    *,
+    learn: Kernel = _learn,
+    settle: Kernel = refit,
+    linearise: Kernel | None = None,
+    tune: Kernel = _nothing,
+    largest_move: Kernel = _anywhere,
+) -> None:
+    """Make an estimator known to the interpreter and to the compiler; see `Estimator`."""
+    ESTIMATORS.add(kind, Estimator(learn, settle, linearise, tune, largest_move))
+
+
+register_estimator(GLM, linearise=linearise_glm, largest_move=_within_reach)
+register_estimator(LeastSquares, linearise=linearise_least_squares, largest_move=_within_reach)
+register_estimator(Huber, linearise=linearise_huber, tune=_tune_huber)
+register_estimator(Product, linearise=linearise_product)
+register_estimator(Ridge, learn=_learn_ridge, settle=_settle_ridge)
+register_estimator(Linear, learn=_learn_ridge, settle=_settle_ridge)
+register_estimator(MedianOfMeans, learn=_learn_groups, settle=_nothing)

@@ -9,98 +9,51 @@ draws the coefficients from the matching Gaussian posterior.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from zib.contextual.estimators import BERNOULLI, GLM, MedianOfMeans, resolve_magnitude
-from zib.contextual.fit import MEMORY, learn, new_model
-from zib.contextual.learned_ridge import Scale, learn_scale, new_scale
-from zib.contextual.link import derivative, value
-from zib.contextual.links import resolve_link
-from zib.contextual.parts import (
-    ROUNDS,
-    ContextualSpec,
-    Parts,
-    check_bound,
-    check_memory,
-    check_ridge,
-    check_sigma,
-    new_clock,
-    new_magnitude,
-    noise,
-    predictors,
-)
+from zib.contextual.fit import learn, settle
+from zib.contextual.links import derivative, value
+from zib.contextual.models import BERNOULLI, GLM, MedianOfMeans, noise
 from zib.contextual.policy import (
-    COVARIANCE,
     ETA,
     ETA_VARIANCE,
+    KEPT,
+    LINK,
+    MAGNITUDE,
     ZETA,
     ZETA_VARIANCE,
+    Clock,
+    Parts,
+    new_clock,
+    new_parts,
+    predictors,
     register_policy,
+    two_part_moments,
 )
 from zib.core import validate as check
-from zib.core.kernel import borrowing
-from zib.stats.design import draw_normal, linear_forms
+from zib.core.registry import borrowing
+from zib.core.spec import Spec, choice, optional, positive, real
+from zib.core.state import Floats, Part, scalar, table
+from zib.stats.design import cholesky, draw_normal, invert, linear_forms, multiply
 
 LARGEST = 1e100  # beyond it products overflow; no reward is larger
 LEARNED = 1
 
 
-class _Fields(NamedTuple):
-    sigma: float
-    link: Any
-    magnitude: Any
-    ridge: float
-    bound: float
-    scale: float
-    memory: int
-
-
-class _LaplaceFields(NamedTuple):
-    sigma: float
-    link: Any
-    magnitude: Any
-    ridge: float
-    bound: float
-    scale: float
-    memory: int
-    prior: int
-
-
-class _JointPolicy(ContextualSpec):
+class _JointPolicy(Spec):
     __slots__ = ()
-    bound: float
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this spec."""
-        out = super().parameters()
-        out["bound"] = None if math.isinf(self.bound) else self.bound
-        return out
-
-
-def _checked(
-    sigma: object,
-    link: Any,
-    magnitude: Any,
-    ridge: object,
-    bound: object,
-    scale: object,
-    memory: object,
-) -> _Fields:
-    return _Fields(
-        check_sigma(sigma),
-        resolve_link(link),
-        resolve_magnitude(magnitude),
-        check_ridge(ridge),
-        check_bound(bound),
-        check.real("scale", scale, low=0),
-        check_memory(memory),
-    )
+    sigma: float | None = optional(positive(), default=None)
+    link: Any = LINK
+    magnitude: Any = MAGNITUDE
+    ridge: float = positive(default=1.0)
+    bound: float | None = optional(positive(), default=None)
+    scale: float = real(low=0, default=1.0)
+    memory: int = KEPT
 
 
-class JointUCB(_JointPolicy, _Fields):
+class JointUCB(_JointPolicy):
     """UCB on the mean reward itself, with the joint uncertainty of both parts.
 
     Parameters
@@ -135,24 +88,10 @@ class JointUCB(_JointPolicy, _Fields):
     """
 
     __slots__ = ()
-    default_label = "Joint-UCB"
-
-    def __new__(
-        cls,
-        *,
-        sigma: float | None = None,
-        link: Any = "logit",
-        magnitude: Any = "ridge",
-        ridge: float = 1.0,
-        bound: float | None = None,
-        scale: float = 1.0,
-        memory: int = MEMORY,
-    ) -> JointUCB:
-        """Check everything."""
-        return super().__new__(cls, *_checked(sigma, link, magnitude, ridge, bound, scale, memory))
+    label = "Joint-UCB"
 
 
-class LaplaceTS(_JointPolicy, _LaplaceFields):
+class LaplaceTS(_JointPolicy):
     """Thompson sampling from the Gaussian approximation of the posterior of both parts.
 
     Parameters
@@ -184,108 +123,38 @@ class LaplaceTS(_JointPolicy, _LaplaceFields):
     """
 
     __slots__ = ()
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {"prior": ("fixed", "learned")}
-    default_label = "Laplace-TS"
+    prior: str = choice(("fixed", "learned"), default="fixed")
 
-    def __new__(
-        cls,
-        *,
-        sigma: float | None = None,
-        link: Any = "logit",
-        magnitude: Any = "ridge",
-        ridge: float = 1.0,
-        bound: float | None = None,
-        scale: float = 1.0,
-        memory: int = MEMORY,
-        prior: str = "fixed",
-    ) -> LaplaceTS:
-        """Check everything."""
-        fields = _checked(sigma, link, magnitude, ridge, bound, scale, memory)
-        learns = check.choice("prior", prior, cls.choices["prior"])
-        if learns == LEARNED and isinstance(fields.magnitude, MedianOfMeans):
+    def check(self) -> None:
+        """Refuse a learned prior for a model without a posterior."""
+        if self.learns_prior and isinstance(self.magnitude, MedianOfMeans):
             raise check.InvalidParameterError(
                 "`prior`='learned' needs a model with one posterior; got "
                 "magnitude='median_of_means'"
             )
-        return super().__new__(cls, *fields, learns)
+
+    @property
+    def learns_prior(self) -> bool:
+        """Whether the prior precision is learned."""
+        return bool(self.parameters()["prior"] == "learned")
 
     @property
     def label(self) -> str:
         """A short name for figures and tables."""
-        return f"{self.default_label} learned" if self.prior == LEARNED else self.default_label
-
-
-class LaplaceParts(NamedTuple):
-    """`Parts`, and the scales of both priors."""
-
-    occurrence: Any
-    magnitude: Any
-    clock: NDArray[np.float64]
-    occurrence_scale: Scale
-    magnitude_scale: Scale
+        return "Laplace-TS learned" if self.learns_prior else "Laplace-TS"
 
 
 def _init(spec: Any, d: int, q: int) -> Parts:
     samples = isinstance(spec, LaplaceTS)
-    return Parts(
-        new_model(q, ridge=spec.ridge, bound=spec.bound, memory=spec.memory, samples=samples),
-        new_magnitude(
-            spec.magnitude,
-            d,
-            ridge=spec.ridge,
-            bound=spec.bound,
-            memory=spec.memory,
-            plain=False,
-            samples=samples,
-        ),
-        new_clock(),
-    )
-
-
-def _init_laplace(spec: LaplaceTS, d: int, q: int) -> LaplaceParts:
-    learns = spec.prior == LEARNED
-    return LaplaceParts(
-        *_init(spec, d, q),
-        new_scale(q if learns else 0, spec.ridge),
-        new_scale(d if learns else 0, spec.ridge),
-    )
+    return new_parts(spec, d, q, clock=new_clock(), plain=False, samples=samples)
 
 
 @borrowing
 def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    state.clock[ROUNDS] += 1.0
+    state.clock.rounds[0] += 1.0
     learn(GLM(spec.link, BERNOULLI), state.occurrence, w, 1.0 if reward != 0.0 else 0.0)
     if reward != 0.0:
         learn(spec.magnitude, state.magnitude, z, reward)
-
-
-@borrowing
-def _update_laplace(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    _update(spec, state, arm, z, w, reward)
-    if spec.prior == LEARNED:
-        learn_scale(
-            GLM(spec.link, BERNOULLI), state.occurrence, state.occurrence_scale, w, spec.ridge, 1.0
-        )
-        if reward != 0.0:
-            sigma = noise(spec.sigma, state.magnitude)
-            learn_scale(
-                spec.magnitude,
-                state.magnitude,
-                state.magnitude_scale,
-                z,
-                spec.ridge,
-                sigma * sigma,
-            )
-
-
-@borrowing
-def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
-    n = out.shape[1]
-    predictors(state, z, w, n, work[0], out)
-    sigma = noise(spec.sigma, state.magnitude)
-    for k in range(n):
-        out[ZETA_VARIANCE, k] *= sigma * sigma
-        out[COVARIANCE, k] = 0.0
 
 
 @borrowing
@@ -294,7 +163,7 @@ def _ucb_scores(
 ) -> None:
     n = out.size
     sigma = noise(spec.sigma, state.magnitude)
-    width = spec.scale * math.sqrt(math.log1p(state.clock[ROUNDS]))
+    width = spec.scale * math.sqrt(math.log1p(state.clock.rounds[0]))
     predictors(state, z, w, n, work[5], work)
     for k in range(n):
         eta, zeta = work[ETA, k], work[ZETA, k]
@@ -325,12 +194,151 @@ def _ts_scores(
         out[k] = min(value(spec.link, eta[k]), 1.0) * mu
 
 
-register_policy(JointUCB, init=_init, scores=_ucb_scores, update=_update, moments=_moments)
+# -------------------------------------------------------------------------------- learned priors
+#
+# How large are the coefficients of a component model? The prior of a coefficient is N(0, v/ρ), with
+# v the variance of the noise (1 for the occurrence) and ρ the precision, `ridge` to begin with.
+# Empirical Bayes takes the ρ under which the data are most probable; with the Gaussian
+# approximation of the posterior that ρ is MacKay's fixed point ρ = γ·v/‖c‖², where
+# γ = Σ(1 − ρ·(A⁻¹)_ii) is the number of coefficients that the data determine and A the curvature,
+# ridge included.
+#
+# Two things keep it from being too sure of itself. ρ has a prior of its own, worth `HYPER`
+# coefficients of the size that `ridge` says: ρ = (γ + HYPER)/(‖c‖²/v + HYPER/ridge), so that ρ is
+# `ridge` without data and at most (1 + d/HYPER)·ridge with any. And a coefficient of a feature that
+# has been the same in every observation, an intercept, keeps `ridge`: how often rewards are zero
+# says nothing about how much the other features matter.
+
+HYPER = 1.0
+SMALLEST = 1e-6  # of `ridge`
+FIRST_FIT, GROWTH = 8.0, 1.25  # observations before the first fit, and between two
+FITS, STEPS = 3, 30  # exact solutions per fit, steps of the fixed point between two
+CLOSE = 1e-3  # relative change at which a fit ends
+
+
+class Scale(Part):
+    """What is kept about the prior of a model; of size 0 where it is not learned."""
+
+    constant: Floats = table("dim", finite=False)  # the value a feature has always had, else inf
+    precision: Floats = table("dim", least=0.0)  # in force, one per coefficient
+    shared: Floats = scalar(least=0.0)  # the learned precision of all but intercepts
+    next_fit: Floats = scalar(start=FIRST_FIT, least=0.0)  # the number of observations it is due at
+
+
+class LaplaceParts(NamedTuple):
+    """`Parts`, and the scales of both priors."""
+
+    occurrence: Any
+    magnitude: Any
+    clock: Clock
+    occurrence_scale: Scale
+    magnitude_scale: Scale
+
+
+def _new_scale(dim: int, ridge: float) -> Scale:
+    return Scale.new({"dim": dim}, precision=np.full(dim, ridge), shared=np.array([ridge]))
+
+
+def _init_laplace(spec: LaplaceTS, d: int, q: int) -> LaplaceParts:
+    sizes = (q, d) if spec.learns_prior else (0, 0)
+    return LaplaceParts(*_init(spec, d, q), *(_new_scale(size, spec.ridge) for size in sizes))
+
+
+@borrowing
+def _is_scaled(scale: Any, i: int) -> bool:
+    """Whether a coefficient shares the learned precision: all but that of an intercept."""
+    return bool(scale.constant[i] == 0.0 or scale.constant[i] == np.inf)
+
+
+@borrowing
+def _put(model: Any, scale: Any, ridge: float, target: Any) -> None:
+    """Put the precision in force and move the estimate to the optimum it has then."""
+    gram = model.curvature
+    for i in range(target.size):
+        wanted = scale.shared[0] if _is_scaled(scale, i) else ridge
+        more = wanted - scale.precision[i]
+        scale.precision[i] = wanted
+        gram.matrix[i, i] += more
+        if model.anchor.size > 0:
+            model.anchor[i, i] += more
+    if cholesky(gram.matrix, gram.factor):
+        invert(gram.factor, gram.inverse)
+        gram.since_rebuild[0] = 0.0
+        multiply(gram.inverse, target, model.coef)
+
+
+@borrowing
+def _fixed_point(model: Any, scale: Any, ridge: float, variance: float) -> None:
+    """Bring the precision to its fixed point, the curvature of the likelihood held as it is."""
+    coef, target = model.coef, model.work[1]
+    multiply(model.curvature.matrix, coef, target)  # what the data say, whatever the prior
+    _put(model, scale, ridge, target)
+    for _ in range(STEPS):
+        old = scale.shared[0]
+        size = 0.0
+        known = 0.0
+        for i in range(coef.size):
+            if _is_scaled(scale, i):
+                size += coef[i] * coef[i]
+                known += min(max(1.0 - old * model.curvature.inverse[i, i], 0.0), 1.0)
+        new = SMALLEST * ridge
+        if size < 1e100 * variance:
+            new = max(new, (known + HYPER) / (size / variance + HYPER / ridge))
+        if abs(new - old) <= CLOSE * old:
+            return
+        scale.shared[0] = new
+        _put(model, scale, ridge, target)
+
+
+@borrowing
+def _learn_scale(
+    estimator: Any, model: Any, scale: Any, x: Any, ridge: float, variance: float
+) -> None:
+    """Learn the prior precision of a model that has just learned an observation at `x`.
+
+    `variance` is that of the noise.
+    """
+    count = model.seen[0]
+    for i in range(x.size):
+        if count <= 1.0:
+            scale.constant[i] = x[i]
+        elif x[i] != scale.constant[i]:
+            scale.constant[i] = np.inf
+    if count < scale.next_fit[0]:
+        return
+    scale.next_fit[0] = math.floor(GROWTH * count) + 1.0
+    for _ in range(FITS):
+        before = scale.shared[0]
+        _fixed_point(model, scale, ridge, variance)
+        settle(estimator, model)
+        if abs(scale.shared[0] - before) <= CLOSE * before:
+            return
+
+
+@borrowing
+def _update_laplace(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
+    _update(spec, state, arm, z, w, reward)
+    if spec.prior == LEARNED:
+        glm = GLM(spec.link, BERNOULLI)
+        _learn_scale(glm, state.occurrence, state.occurrence_scale, w, spec.ridge, 1.0)
+        if reward != 0.0:
+            sigma = noise(spec.sigma, state.magnitude)
+            _learn_scale(
+                spec.magnitude,
+                state.magnitude,
+                state.magnitude_scale,
+                z,
+                spec.ridge,
+                sigma * sigma,
+            )
+
+
+register_policy(JointUCB, init=_init, scores=_ucb_scores, update=_update, moments=two_part_moments)
 register_policy(
     LaplaceTS,
     init=_init_laplace,
     scores=_ts_scores,
     update=_update_laplace,
-    moments=_moments,
+    moments=two_part_moments,
     randomized=True,
 )

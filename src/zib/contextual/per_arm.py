@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-from numba import types
-from numba.extending import overload
-from numpy.typing import NDArray
-
 from zib.contextual import policy
-from zib.contextual.parts import N_ARMS, RANDOM_ROUNDS, ROUNDS, play_at_random
-from zib.contextual.policy import lookup_policy, register_policy
+from zib.contextual.policy import Clock, lookup_policy, play_at_random, register_policy
 from zib.core import validate as check
-from zib.core.kernel import borrowing, is_interpreted
-from zib.core.spec import Spec, label_of
+from zib.core.kernel import is_interpreted
+from zib.core.registry import borrowing
+from zib.core.spec import Spec, converted, label_of, whole
+from zib.core.stacked import row_of, stacked
 
 
-class _Fields(NamedTuple):
-    spec: Any
-    n_arms: int
+def _splittable(spec: Any) -> Any:
+    """Return a policy that can be split by arms, or raise."""
+    lookup_policy(spec)
+    if isinstance(spec, Disjoint):
+        raise check.InvalidParameterError("`spec` must not be disjoint itself; got Disjoint")
+    if is_interpreted(spec):
+        raise check.InvalidParameterError(
+            "`spec` must be a policy whose models are ours; give a Template the features that "
+            f"zib.contextual.disjoint makes instead; got {type(spec).__name__}"
+        )
+    return spec
 
 
-class Disjoint(Spec, _Fields):
+class Disjoint(Spec):
     """One model per arm instead of one for all: nothing is shared between arms.
 
     Parameters
@@ -46,18 +50,8 @@ class Disjoint(Spec, _Fields):
     """
 
     __slots__ = ()
-
-    def __new__(cls, *, spec: Any, n_arms: int) -> Disjoint:
-        """Check that the policy can be split by arms."""
-        lookup_policy(spec)
-        if isinstance(spec, Disjoint):
-            raise check.InvalidParameterError("`spec` must not be disjoint itself; got Disjoint")
-        if is_interpreted(spec):
-            raise check.InvalidParameterError(
-                "`spec` must be a policy whose models are ours; give a Template the features that "
-                f"zib.contextual.disjoint makes instead; got {type(spec).__name__}"
-            )
-        return super().__new__(cls, spec, check.integer("n_arms", n_arms, low=1))
+    spec: Any = converted(_splittable, allowed="a compiled contextual policy")
+    n_arms: int = whole(low=1)
 
     @property
     def label(self) -> str:
@@ -79,49 +73,15 @@ class ByArm(NamedTuple):
     """The states of all arms, array by array with the arm as first index, and a common clock."""
 
     arms: Any
-    clock: NDArray[np.float64]
-
-
-def _stacked(state: Any, n_arms: int) -> Any:
-    if isinstance(state, np.ndarray):
-        out = np.zeros((n_arms, *state.shape), dtype=state.dtype)
-        if state.any():
-            out[:] = state
-        return out
-    return type(state)(*(_stacked(part, n_arms) for part in state))
+    clock: Clock
 
 
 def _init(spec: Disjoint, d: int, q: int) -> ByArm:
     one = policy.init(spec.spec, d, q)
-    clock = one.clock.copy()
-    arms = _stacked(one, spec.n_arms)
-    arms.clock[:, RANDOM_ROUNDS] = 0.0  # random rounds are counted over all arms
-    arms.clock[:, N_ARMS] = float(spec.n_arms)
-    return ByArm(arms, clock)
-
-
-def of_arm(state: Any, arm: int) -> Any:
-    """Return the state of one arm: views, not copies."""
-    if isinstance(state, np.ndarray):
-        return state[arm]
-    return type(state)(*(of_arm(part, arm) for part in state))
-
-
-@overload(of_arm, strict=False, inline="always")
-def _of_arm(state, arm):  # type: ignore[no-untyped-def]
-    # Compiled code builds a named tuple only by writing out its fields, and borrowed views cannot
-    # be returned: the expression is written into the caller.
-    scope: dict[str, Any] = {}
-
-    def written(kind: Any, path: str) -> str:
-        if isinstance(kind, types.Array):
-            return f"{path}[arm]"
-        scope[kind.instance_class.__name__] = kind.instance_class
-        parts = zip(kind.fields, kind.types, strict=True)
-        inside = ", ".join(written(part, f"{path}.{field}") for field, part in parts)
-        return f"{kind.instance_class.__name__}({inside})"
-
-    return eval(f"lambda state, arm: {written(state, 'state')}", scope)
+    arms = stacked(one, spec.n_arms)
+    arms.clock.random_rounds[:] = 0.0  # random rounds are counted over all arms
+    arms.clock.arms[:] = float(spec.n_arms)
+    return ByArm(arms, one.clock)
 
 
 @borrowing
@@ -133,7 +93,7 @@ def _scores(
     for k in range(out.size):
         policy.scores(
             spec.spec,
-            of_arm(state.arms, arms[k]),
+            row_of(state.arms, arms[k]),
             arms[k : k + 1],
             z[:, k : k + 1],
             w[:, k : k + 1],
@@ -145,10 +105,10 @@ def _scores(
 
 @borrowing
 def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    policy.update(spec.spec, of_arm(state.arms, arm), arm, z, w, reward)
-    state.clock[ROUNDS] += 1.0
+    policy.update(spec.spec, row_of(state.arms, arm), arm, z, w, reward)
+    state.clock.rounds[0] += 1.0
     for k in range(spec.n_arms):  # time passes for every arm, played or not
-        state.arms.clock[k, ROUNDS] = state.clock[ROUNDS]
+        state.arms.clock.rounds[k, 0] = state.clock.rounds[0]
 
 
 @borrowing
@@ -156,7 +116,7 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
     for k in range(out.shape[1]):
         policy.moments(
             spec.spec,
-            of_arm(state.arms, arms[k]),
+            row_of(state.arms, arms[k]),
             arms[k : k + 1],
             z[:, k : k + 1],
             w[:, k : k + 1],

@@ -1,28 +1,44 @@
-"""Dispatch of contextual policies: the same kernels for the interpreter and for the compiler.
+"""Contextual policies: how they are registered, and what those with two models share.
 
-A contextual policy is a spec, a state and three kernels. `scores` writes one number per action,
-`update` learns from one reward, `moments` says what the models believe about each action. Inside
-kernels features stand with **actions in columns**, shape (d, K): loops over actions are then the
-innermost ones and the compiler turns them into vector instructions.
+A contextual policy is a spec, a state and three kernels, the same for the interpreter and for the
+compiler. `scores` writes one number per action, `update` learns from one reward, `moments` says
+what the models believe about each action. Inside kernels features stand with **actions in
+columns**, shape (d, K): loops over actions are then the innermost ones and the compiler turns them
+into vector instructions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
-from zib.core.kernel import CALLED, argmax_random, borrowing
-from zib.core.validate import InvalidParameterError
+from zib.contextual.links import derivative, link_parameter, resolve_link, value
+from zib.contextual.models import (
+    magnitude_parameter,
+    new_magnitude,
+    new_model,
+    noise,
+    resolve_magnitude,
+)
+from zib.core.kernel import argmax_random
+from zib.core.registry import CALLED, Registry, borrowing
+from zib.core.spec import converted, whole
+from zib.core.state import Floats, Part, scalar
+from zib.stats.design import linear_forms, quadratic_forms
 
 Kernel = Callable[..., Any]
 
 # Rows of scratch space a policy may use in `scores` and `moments`.
 WORK_ROWS = 12
-# Rows that `moments` writes.
-ETA, ETA_VARIANCE, ZETA, ZETA_VARIANCE, COVARIANCE = 0, 1, 2, 3, 4
+# Rows that `moments` writes: the estimated linear predictor of the occurrence and its variance,
+# that of the magnitude and its variance, and their covariance.
+ETA, ETA_VARIANCE, ZETA, ZETA_VARIANCE, COVARIANCE = range(5)
+
+
+# ---------------------------------------------------------------------------------- the registry
 
 
 class ContextualPolicy(NamedTuple):
@@ -35,7 +51,22 @@ class ContextualPolicy(NamedTuple):
     randomized: bool | Callable[[Any], bool]
 
 
-POLICIES: dict[type, ContextualPolicy] = {}
+POLICIES = Registry("contextual policy", "zib.contextual.register_policy(...)")
+
+
+@POLICIES.kernel(CALLED)
+def scores(spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any) -> None:
+    """Write one score per action into `out`."""
+
+
+@POLICIES.kernel(CALLED)
+def update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
+    """Learn from one reward."""
+
+
+@POLICIES.kernel(CALLED)
+def moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
+    """Write what the models believe about each action."""
 
 
 def register_policy(
@@ -52,7 +83,7 @@ def register_policy(
     Parameters
     ----------
     spec_type
-        The NamedTuple class of the parameters; it must live in an importable module.
+        The `zib.Spec` or NamedTuple class of the parameters; it must live in an importable module.
     init
         ``init(spec, d, q) -> state`` for d features of the magnitude and q of the occurrence;
         plain Python, called once. A state is a NamedTuple of arrays, or of NamedTuples of arrays.
@@ -72,23 +103,17 @@ def register_policy(
     randomized
         Whether `scores` draws random numbers, or a function of the spec that says so.
     """
-    if not (issubclass(spec_type, tuple) and hasattr(spec_type, "_fields")):
-        raise InvalidParameterError(
-            f"`spec_type` must be a NamedTuple class; got {spec_type.__name__}"
-        )
-    POLICIES[spec_type] = ContextualPolicy(
-        init, borrowing(scores), borrowing(update), borrowing(moments), randomized
+    POLICIES.add(
+        spec_type,
+        ContextualPolicy(
+            init, borrowing(scores), borrowing(update), borrowing(moments), randomized
+        ),
     )
 
 
 def lookup_policy(spec: Any) -> ContextualPolicy:
     """Return what is registered for the type of `spec`, or raise a TypeError that says how."""
-    found = POLICIES.get(type(spec))
-    if found is None:
-        raise TypeError(
-            f"{type(spec).__name__} is not a registered contextual policy; "
-            "register its kernels with zib.contextual.register_policy(...) first"
-        )
+    found: ContextualPolicy = POLICIES.lookup(spec)
     return found
 
 
@@ -106,41 +131,6 @@ def init(spec: Any, n_magnitude: int, n_occurrence: int) -> Any:
     return lookup_policy(spec).init(spec, n_magnitude, n_occurrence)
 
 
-def scores(spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any) -> None:
-    """Write one score per action into `out`."""
-    lookup_policy(spec).scores(spec, state, arms, z, w, rng, work, out)
-
-
-def update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    """Learn from one reward."""
-    lookup_policy(spec).update(spec, state, arm, z, w, reward)
-
-
-def moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
-    """Write what the models believe about each action."""
-    lookup_policy(spec).moments(spec, state, arms, z, w, work, out)
-
-
-def _compiled(spec: Any, which: str) -> Kernel | None:
-    found = POLICIES.get(getattr(spec, "instance_class", object))
-    return None if found is None else getattr(found, which)
-
-
-@overload(scores, strict=False, jit_options=CALLED)
-def _scores(spec, state, arms, z, w, rng, work, out):  # type: ignore[no-untyped-def]
-    return _compiled(spec, "scores")
-
-
-@overload(update, strict=False, jit_options=CALLED)
-def _update(spec, state, arm, z, w, reward):  # type: ignore[no-untyped-def]
-    return _compiled(spec, "update")
-
-
-@overload(moments, strict=False, jit_options=CALLED)
-def _moments(spec, state, arms, z, w, work, out):  # type: ignore[no-untyped-def]
-    return _compiled(spec, "moments")
-
-
 @borrowing
 def choose(spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any) -> int:
     """Return the column of the action with the largest score."""
@@ -151,3 +141,122 @@ def choose(spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any
 def scratch(n_actions: int, n_magnitude: int, n_occurrence: int) -> Any:
     """Return scratch space for rounds of up to `n_actions` actions."""
     return np.zeros((WORK_ROWS, max(n_actions, n_magnitude + n_occurrence)))
+
+
+# ---------------------------------------------------------------------- parameters of several specs
+
+MEMORY = 4096  # observations kept by default
+SMALLEST_MEMORY = 256  # fewer would replace observations while the estimate is still poor
+
+LINK: Any = converted(
+    resolve_link, link_parameter, allowed="name of a link, or a registered link", default="logit"
+)
+MAGNITUDE: Any = converted(
+    resolve_magnitude,
+    magnitude_parameter,
+    allowed="'ridge', 'huber', 'median_of_means' or a model",
+    default="ridge",
+)
+KEPT: Any = whole(low=SMALLEST_MEMORY, default=MEMORY)
+
+
+# ---------------------------------------------------------------------------------------- the clock
+
+
+class Clock(Part):
+    """How far a policy has come."""
+
+    rounds: Floats = scalar(least=0.0)  # rewards learned from
+    random_rounds: Floats = scalar(least=0.0)  # rounds played at random at the start
+    arms: Floats = scalar(least=0.0)  # of `Disjoint`, which scores every action by itself; else 0
+
+
+def new_clock(random_rounds: float = 0.0) -> Clock:
+    """Return a clock at zero."""
+    return Clock.new({}, random_rounds=np.array([random_rounds]))
+
+
+RANDOM_ROUNDS_AT_LEAST = 50
+
+
+def random_rounds(given: float, d: int, q: int) -> float:
+    """Return how many rounds are played at random; NaN where the user leaves it to us."""
+    return float(max(RANDOM_ROUNDS_AT_LEAST, 2 * d, 2 * q)) if math.isnan(given) else given
+
+
+@borrowing
+def n_actions(state: Any, out: Any) -> float:
+    """Return the number of actions of the round, or of arms where each is scored by itself."""
+    number: float = max(float(out.size), state.clock.arms[0])
+    return number
+
+
+@borrowing
+def play_at_random(state: Any, out: Any) -> bool:
+    """Write equal scores during the random rounds; ties are broken at random."""
+    if state.clock.rounds[0] >= state.clock.random_rounds[0]:
+        return False
+    for k in range(out.size):
+        out[k] = 0.0
+    return True
+
+
+# --------------------------------------------------------------------------- policies of two models
+
+
+class Parts(NamedTuple):
+    """Model of the occurrence, which learns from all rewards; of the magnitude; and the clock."""
+
+    occurrence: Any
+    magnitude: Any
+    clock: Clock
+
+
+def new_parts(spec: Any, d: int, q: int, *, clock: Clock, plain: bool, samples: bool) -> Parts:
+    """Return both models before any reward; see `new_model` for `plain` and `samples`."""
+    bound = math.inf if math.isnan(spec.bound) else spec.bound
+    size = {"ridge": spec.ridge, "bound": bound, "memory": spec.memory}
+    return Parts(
+        new_model(q, **size, plain=plain, samples=samples),
+        new_magnitude(spec.magnitude, d, **size, plain=plain, samples=samples),
+        clock,
+    )
+
+
+@borrowing
+def geometry(model: Any) -> Any:
+    """Return the matrix the paper's radii are measured in: Σ x x', not weighted."""
+    return model.design if model.design.matrix.size > 0 else model.curvature
+
+
+@borrowing
+def predictors(state: Any, z: Any, w: Any, n: int, work: Any, out: Any) -> None:
+    """Write both linear predictors, and x'A⁻¹x with the curvatures, into rows of `out`."""
+    linear_forms(state.occurrence.coef, w, out[ETA][:n])
+    quadratic_forms(state.occurrence.curvature.inverse, w, work, out[ETA_VARIANCE][:n])
+    linear_forms(state.magnitude.coef, z, out[ZETA][:n])
+    quadratic_forms(state.magnitude.curvature.inverse, z, work, out[ZETA_VARIANCE][:n])
+
+
+@borrowing
+def two_part_moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
+    """Write estimates and variances of both linear predictors, fitted by maximum likelihood."""
+    predictors(state, z, w, out.shape[1], work[0], out)
+    sigma = noise(spec.sigma, state.magnitude)
+    for k in range(out.shape[1]):
+        out[ZETA_VARIANCE, k] *= sigma * sigma
+        out[COVARIANCE, k] = 0.0
+
+
+@borrowing
+def score_moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
+    """Write the same for an occurrence fitted by the estimating equation of the paper.
+
+    Its curvature is Σ h'·x x' while its noise is Σ h(1 − h)·x x'; the ratio at the action itself
+    stands for the average, and is 1 for the logit.
+    """
+    two_part_moments(spec, state, arms, z, w, work, out)
+    for k in range(out.shape[1]):
+        prob = min(value(spec.link, out[ETA, k]), 1.0)
+        slope = max(derivative(spec.link, out[ETA, k]), 1e-12)
+        out[ETA_VARIANCE, k] *= max(prob * (1.0 - prob), 1e-12) / slope

@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from zib.contextual.component import ComponentModel, normal_draw
-from zib.contextual.links import StandardLink
-from zib.contextual.parts import (
-    RANDOM_ROUNDS_AT_LEAST,
-    ROUNDS,
-    Parts,
-    new_clock,
-    play_at_random,
-)
+from zib.contextual.components import Array, ComponentModel, normal_draw
+from zib.contextual.links import IDENTITY
 from zib.contextual.policy import (
     COVARIANCE,
     ETA,
     ETA_VARIANCE,
     ZETA,
     ZETA_VARIANCE,
+    Parts,
+    new_clock,
+    play_at_random,
+    random_rounds,
     register_policy,
 )
 from zib.core import validate as check
 from zib.core.cache import cached_njit
-from zib.core.spec import Spec
+from zib.core.spec import Spec, choice, converted, optional, real, whole
 from zib.theory.products import signed_product
-
-Array = NDArray[np.float64]
 
 UCB, TS = 0, 1
 LOG, NONE = 0, 1
 
 
-class _Fields(NamedTuple):
-    occurrence: Any
-    magnitude: Any
-    kind: int
-    scale: float
-    growth: int
-    random_rounds: float
+def _is_model(name: str, model: Any) -> Any:
+    for method in ("observe", "predict"):
+        if isinstance(model, type) or not callable(getattr(model, method, None)):
+            raise check.InvalidParameterError(
+                f"`{name}` must be a model with the methods observe(x, y) and predict(x), "
+                f"such as GLMModel(...) or SklearnModel(...); got {model!r}"
+            )
+    return model
 
 
-class Template(Spec, _Fields):
+class Template(Spec, positional=2):
     """Bandit from two models of your choice (Algorithm CB-general-UCB of the paper).
 
     Parameters
@@ -93,71 +89,42 @@ class Template(Spec, _Fields):
 
     __slots__ = ()
     interpreted: ClassVar[bool] = True
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "kind": ("ucb", "ts"),
-        "growth": ("log", "none"),
-    }
-    words: ClassVar[dict[str, str | None]] = {"random_rounds": None}
+    occurrence: ComponentModel = converted(
+        functools.partial(_is_model, "occurrence"), allowed="model"
+    )
+    magnitude: ComponentModel = converted(
+        functools.partial(_is_model, "magnitude"), allowed="model"
+    )
+    kind: str = choice(("ucb", "ts"), default="ucb")
+    scale: float = real(low=0, default=1.0)
+    growth: str = choice(("log", "none"), default="log")
+    random_rounds: int | None = optional(whole(low=0), default=None)
 
-    def __new__(
-        cls,
-        occurrence: ComponentModel,
-        magnitude: ComponentModel,
-        *,
-        kind: str = "ucb",
-        scale: float = 1.0,
-        growth: str = "log",
-        random_rounds: int | None = None,
-    ) -> Template:
-        """Check everything."""
-        for name, model in (("occurrence", occurrence), ("magnitude", magnitude)):
-            for method in ("observe", "predict"):
-                if isinstance(model, type) or not callable(getattr(model, method, None)):
-                    raise check.InvalidParameterError(
-                        f"`{name}` must be a model with the methods observe(x, y) and predict(x), "
-                        f"such as GLMModel(...) or SklearnModel(...); got {model!r}"
-                    )
-        return super().__new__(
-            cls,
-            occurrence,
-            magnitude,
-            check.choice("kind", kind, cls.choices["kind"]),
-            check.real("scale", scale, low=0),
-            check.choice("growth", growth, cls.choices["growth"]),
-            math.nan
-            if random_rounds is None
-            else float(check.integer("random_rounds", random_rounds, low=0)),
-        )
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this spec."""
-        out = super().parameters()
-        if out["random_rounds"] is not None:
-            out["random_rounds"] = int(out["random_rounds"])
-        return out
+    @property
+    def samples(self) -> bool:
+        """Whether the policy is Thompson sampling."""
+        return bool(self.parameters()["kind"] == "ts")
 
     @property
     def label(self) -> str:
         """A short name for figures and tables."""
-        return "Template-TS" if self.kind == TS else "Template-UCB"
+        return "Template-TS" if self.samples else "Template-UCB"
 
     @property
     def link(self) -> Any:
         """The link of the occurrence: that of its model, the identity where it has none."""
         if hasattr(self.occurrence, "predictor"):
-            return self.occurrence.link
-        return StandardLink(name="identity")
+            return self.occurrence.link  # type: ignore[attr-defined]
+        return IDENTITY
 
 
-def _init(spec: Template, d: int, q: int) -> Parts:
-    rounds = spec.random_rounds
-    if math.isnan(rounds):
-        rounds = float(max(RANDOM_ROUNDS_AT_LEAST, 2 * d, 2 * q))
-    return Parts(copy.deepcopy(spec.occurrence), copy.deepcopy(spec.magnitude), new_clock(rounds))
+def _init(spec: Any, d: int, q: int) -> Parts:
+    clock = new_clock(random_rounds(spec.random_rounds, d, q))
+    return Parts(copy.deepcopy(spec.occurrence), copy.deepcopy(spec.magnitude), clock)
 
 
-def _update(spec: Template, state: Parts, arm: int, z: Array, w: Array, reward: float) -> None:
-    state.clock[ROUNDS] += 1.0
+def _update(spec: Any, state: Parts, arm: int, z: Array, w: Array, reward: float) -> None:
+    state.clock.rounds[0] += 1.0
     # copies: a model may keep the row, and the caller may use its memory again
     state.occurrence.observe(w.copy(), 1.0 if reward != 0.0 else 0.0)
     if reward != 0.0:
@@ -211,7 +178,7 @@ _write_index = cached_njit(_index)
 
 
 def _scores(
-    spec: Template,
+    spec: Any,
     state: Parts,
     arms: Any,
     z: Array,
@@ -232,15 +199,13 @@ def _scores(
         return
     width = spec.scale
     if spec.growth == LOG:
-        width *= math.sqrt(math.log1p(state.clock[ROUNDS]))
+        width *= math.sqrt(math.log1p(state.clock.rounds[0]))
     prob, prob_error = _believed("occurrence", state.occurrence.predict(y), n)
     mu, mu_error = _believed("magnitude", state.magnitude.predict(x), n)
     _write_index(prob, prob_error, mu, mu_error, width, out)
 
 
-def _moments(
-    spec: Template, state: Parts, arms: Any, z: Array, w: Array, work: Any, out: Array
-) -> None:
+def _moments(spec: Any, state: Parts, arms: Any, z: Array, w: Array, work: Any, out: Array) -> None:
     n = out.shape[1]
     parts = (
         ("occurrence", state.occurrence, w, ETA, ETA_VARIANCE),
@@ -260,5 +225,5 @@ register_policy(
     scores=_scores,
     update=_update,
     moments=_moments,
-    randomized=lambda spec: spec.kind == TS,
+    randomized=lambda spec: spec.samples,
 )

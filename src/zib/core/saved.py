@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from zib.contextual.estimators import Huber, LeastSquares, MedianOfMeans, Ridge
-from zib.contextual.link import LINKS
+from zib.contextual.links import LINKS
+from zib.contextual.models import Huber, LeastSquares, MedianOfMeans, Ridge
 from zib.contextual.policy import POLICIES
 from zib.core.kernel import REGISTRY
 from zib.core.spec import parameters_of

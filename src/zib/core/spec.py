@@ -22,7 +22,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, dataclass_transform
+from typing import Any, ClassVar, Literal, NamedTuple, dataclass_transform
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def converted(
     return Field(lambda name, value: to_stored(value), to_shown, allowed, default)
 
 
-def derived(function: Callable[[Mapping[str, Any]], Any], *, init: bool = False) -> Any:
+def derived(function: Callable[[Mapping[str, Any]], Any], *, init: Literal[False] = False) -> Any:
     """Declare a number that follows from the fields before it; not a parameter."""
     return Field(lambda name, value: value, _same, "", None, function)
 

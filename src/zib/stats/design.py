@@ -10,34 +10,39 @@ instructions without reordering sums, so compiled and interpreted results agree 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from zib.core.kernel import borrowing
+from zib.core.registry import borrowing
+from zib.core.state import Floats, Part, scalar, scratch, table
 
-SINCE_REBUILD, KEEPS_FACTOR = 0, 1  # positions in `meta`
 SMALLEST_PIVOT = 1e-15
 REBUILD_EVERY = 64  # updates, and at least four times the dimension
 LARGEST_LEVERAGE = 1e4  # an update of the inverse loses about as many digits as this has
 
 
-class Gram(NamedTuple):
+class Gram(Part):
     """An information matrix with its inverse and factor."""
 
-    matrix: NDArray[np.float64]
-    inverse: NDArray[np.float64]
-    factor: NDArray[np.float64]
-    meta: NDArray[np.float64]
-    scratch: NDArray[np.float64]
+    matrix: Floats = table("dim", "dim")
+    inverse: Floats = table("dim", "dim")
+    factor: Floats = table("dim", "dim")
+    since_rebuild: Floats = scalar(least=0.0)  # updates since inverse and factor were made anew
+    keeps_factor: Floats = scalar(least=0.0)  # 1 where updates change the factor as well
+    work: Floats = scratch(2, "dim")
 
 
 def new_gram(dim: int, ridge: float, *, keeps_factor: bool) -> Gram:
     """Return A = ridge·I; dimension 0 makes a matrix nobody uses."""
     eye = np.eye(dim)
-    meta = np.array([0.0, float(keeps_factor)])
-    return Gram(ridge * eye, eye / ridge, math.sqrt(ridge) * eye, meta, np.zeros((2, dim)))
+    return Gram.new(
+        {"dim": dim},
+        matrix=ridge * eye,
+        inverse=eye / ridge,
+        factor=math.sqrt(ridge) * eye,
+        keeps_factor=np.array([float(keeps_factor)]),
+    )
 
 
 @borrowing
@@ -141,7 +146,7 @@ def invert(factor: Any, inverse: Any) -> None:
 @borrowing
 def rebuild(gram: Any) -> None:
     """Make inverse and factor anew from the matrix, which removes accumulated rounding errors."""
-    gram.meta[SINCE_REBUILD] = 0.0
+    gram.since_rebuild[0] = 0.0
     if cholesky(gram.matrix, gram.factor):
         invert(gram.factor, gram.inverse)
 
@@ -168,17 +173,17 @@ def observe(gram: Any, x: Any, weight: float) -> None:
     if not weight > 0.0:
         return
     add_outer(gram.matrix, x, weight)
-    gram.meta[SINCE_REBUILD] += 1.0
-    solved = gram.scratch[0]
+    gram.since_rebuild[0] += 1.0
+    solved = gram.work[0]
     multiply(gram.inverse, x, solved)
     leverage = weight * dot(x, solved)
     # in a direction seen for the first time the update subtracts nearly equal numbers
-    if leverage > LARGEST_LEVERAGE or gram.meta[SINCE_REBUILD] >= max(REBUILD_EVERY, 4 * x.size):
+    if leverage > LARGEST_LEVERAGE or gram.since_rebuild[0] >= max(REBUILD_EVERY, 4 * x.size):
         rebuild(gram)
         return
     add_outer(gram.inverse, solved, -weight / (1.0 + leverage))
-    if gram.meta[KEEPS_FACTOR] > 0.0:
-        copy = gram.scratch[1]
+    if gram.keeps_factor[0] > 0.0:
+        copy = gram.work[1]
         root = math.sqrt(weight)
         for i in range(x.size):
             copy[i] = root * x[i]

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
-from zib.contextual.estimators import GLM, SCORE, resolve_magnitude
-from zib.contextual.fit import MEMORY, learn, new_model
-from zib.contextual.link import smallest_slope, value
-from zib.contextual.links import resolve_link
-from zib.contextual.parts import (
-    RANDOM_ROUNDS_AT_LEAST,
-    ROUNDS,
-    ContextualSpec,
+from zib.contextual.fit import learn
+from zib.contextual.links import smallest_slope, value
+from zib.contextual.models import GLM, SCORE, noise
+from zib.contextual.policy import (
+    KEPT,
+    LINK,
+    MAGNITUDE,
     Parts,
-    check_memory,
-    check_ridge,
-    check_sigma,
     geometry,
     n_actions,
     new_clock,
-    new_magnitude,
-    noise,
+    new_parts,
     play_at_random,
-    two_part_moments,
+    random_rounds,
+    register_policy,
+    score_moments,
 )
-from zib.contextual.policy import register_policy
-from zib.core import validate as check
-from zib.core.kernel import borrowing
+from zib.core.registry import borrowing
+from zib.core.spec import REQUIRED, Spec, choice, number_or, optional, positive, real, whole
 from zib.stats.design import draw_normal, linear_forms, quadratic_forms
 from zib.theory.contextual import contextual_radius_printed as glm_radius
 from zib.theory.contextual import contextual_spread_scalar as ts_scale
@@ -37,64 +33,18 @@ MEAN, PRINTED = 0, 1
 HALF = 0.5  # sub-Gaussian size of a Bernoulli variable
 
 
-class _Fields(NamedTuple):
-    horizon: float
-    sigma: float
-    link: Any
-    magnitude: Any
-    ridge: float
-    bound: float
-    scale: float
-    index: int  # type: ignore[assignment]  # hides the method of tuples, which nobody needs
-    random_rounds: float
-    memory: int
-
-
-class _PaperPolicy(ContextualSpec, _Fields):
+class _PaperPolicy(Spec):
     __slots__ = ()
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {"index": ("mean", "printed")}
-    words: ClassVar[dict[str, str | None]] = {
-        "sigma": None,
-        "scale": "calibrated",
-        "random_rounds": None,
-    }
-
-    def __new__(
-        cls,
-        *,
-        horizon: float,
-        sigma: float | None,
-        link: Any = "logit",
-        magnitude: Any = "ridge",
-        ridge: float = 1.0,
-        bound: float = 1.0,
-        scale: float | str = 1.0,
-        index: str = "mean",
-        random_rounds: int | None = None,
-        memory: int = MEMORY,
-    ) -> Any:
-        """Check everything."""
-        if isinstance(scale, str) and scale != "calibrated":
-            raise check.InvalidParameterError(
-                f"`scale` must be a number > 0 or 'calibrated'; got {scale!r}"
-            )
-        return super().__new__(
-            cls,
-            check.real("horizon", horizon, low=2),
-            check_sigma(sigma),
-            resolve_link(link),
-            resolve_magnitude(magnitude),
-            check_ridge(ridge),
-            check.real("bound", bound, low=0, closed="neither"),
-            math.nan
-            if isinstance(scale, str)
-            else check.real("scale", scale, low=0, closed="neither"),
-            check.choice("index", index, cls.choices["index"]),
-            math.nan
-            if random_rounds is None
-            else float(check.integer("random_rounds", random_rounds, low=0)),
-            check_memory(memory),
-        )
+    horizon: float = real(low=2)
+    sigma: float | None = optional(positive(), default=REQUIRED)
+    link: Any = LINK
+    magnitude: Any = MAGNITUDE
+    ridge: float = positive(default=1.0)
+    bound: float = positive(default=1.0)
+    scale: float | str = number_or("calibrated", positive(), default=1.0)
+    index: str = choice(("mean", "printed"), default="mean")  # type: ignore[assignment]
+    random_rounds: int | None = optional(whole(low=0), default=None)
+    memory: int = KEPT
 
 
 class ZIUCB(_PaperPolicy):
@@ -145,7 +95,7 @@ class ZIUCB(_PaperPolicy):
     """
 
     __slots__ = ()
-    default_label = "ZI-UCB"
+    label = "ZI-UCB"
 
 
 class ZITS(_PaperPolicy):
@@ -169,34 +119,17 @@ class ZITS(_PaperPolicy):
     """
 
     __slots__ = ()
-    default_label = "ZI-TS"
+    label = "ZI-TS"
 
 
 def _init(spec: Any, d: int, q: int) -> Parts:
-    samples = isinstance(spec, ZITS)
-    rounds = spec.random_rounds
-    if math.isnan(rounds):
-        rounds = float(max(RANDOM_ROUNDS_AT_LEAST, 2 * d, 2 * q))
-    return Parts(
-        new_model(
-            q, ridge=spec.ridge, bound=spec.bound, memory=spec.memory, plain=True, samples=samples
-        ),
-        new_magnitude(
-            spec.magnitude,
-            d,
-            ridge=spec.ridge,
-            bound=spec.bound,
-            memory=spec.memory,
-            plain=True,
-            samples=samples,
-        ),
-        new_clock(rounds),
-    )
+    clock = new_clock(random_rounds(spec.random_rounds, d, q))
+    return new_parts(spec, d, q, clock=clock, plain=True, samples=isinstance(spec, ZITS))
 
 
 @borrowing
 def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    state.clock[ROUNDS] += 1.0
+    state.clock.rounds[0] += 1.0
     learn(GLM(spec.link, SCORE), state.occurrence, w, 1.0 if reward != 0.0 else 0.0)
     if reward != 0.0:
         learn(spec.magnitude, state.magnitude, z, reward)
@@ -212,7 +145,7 @@ def _ucb_radii(spec: Any, state: Any) -> tuple[float, float]:
     if math.isnan(spec.scale):
         root = math.sqrt(2.0 * log_horizon)
         return sigma * root / kappa_x, HALF * root / kappa_y
-    t = state.clock[ROUNDS]
+    t = state.clock.rounds[0]
     d = float(state.magnitude.coef.size)
     q = float(state.occurrence.coef.size)
     radius_x = glm_radius(log_horizon, d, t, spec.ridge, sigma, kappa_x)
@@ -277,12 +210,12 @@ def _ts_scores(
             out[k] = min(value(spec.link, eta[k]), 1.0) * value(spec.magnitude.link, out[k])
 
 
-register_policy(ZIUCB, init=_init, scores=_ucb_scores, update=_update, moments=two_part_moments)
+register_policy(ZIUCB, init=_init, scores=_ucb_scores, update=_update, moments=score_moments)
 register_policy(
     ZITS,
     init=_init,
     scores=_ts_scores,
     update=_update,
-    moments=two_part_moments,
+    moments=score_moments,
     randomized=True,
 )

@@ -1,34 +1,112 @@
-"""A component model of our own: a generalized linear model, compiled."""
+"""Component models of `Template`: what is asked of one, and one of our own.
+
+A component model learns pairs (x, y) and says, for rows of features, what it expects y to be and
+how sure it is. For the occurrence y is 0 or 1, for the magnitude it is a non-zero reward.
+"""
 
 from __future__ import annotations
 
+import copyreg
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from zib.contextual.component import Array, Described, as_row, as_rows
-from zib.contextual.estimators import BERNOULLI, GLM, LeastSquares, Ridge, resolve_magnitude
-from zib.contextual.fit import MEMORY, learn, new_model
+from zib.contextual.fit import learn
 from zib.contextual.joint import LARGEST
-from zib.contextual.link import derivative, value
-from zib.contextual.links import Identity, StandardLink, link_parameter, resolve_link
-from zib.contextual.parts import (
-    check_bound,
-    check_memory,
-    check_ridge,
-    check_sigma,
-    new_magnitude,
-    noise,
+from zib.contextual.links import (
+    IDENTITY,
+    Identity,
+    derivative,
+    link_parameter,
+    resolve_link,
+    value,
 )
+from zib.contextual.models import (
+    BERNOULLI,
+    GLM,
+    LeastSquares,
+    Ridge,
+    new_magnitude,
+    new_model,
+    noise,
+    resolve_magnitude,
+)
+from zib.contextual.policy import KEPT
 from zib.core import validate as check
 from zib.core.cache import numba_config
 from zib.core.entry import Entry, LoosePin, _make_pin
-from zib.core.kernel import borrowing
+from zib.core.registry import borrowing
+from zib.core.spec import Declared, converted, optional, positive, word
 from zib.stats.design import draw_normal, linear_forms, quadratic_forms
 
+Array = NDArray[np.float64]
+
+
+class ComponentModel(Protocol):
+    """What `Template` asks of a model; any object with these two methods will do.
+
+    Two more are used where a model has them. ``sample(x, rng)`` returns one joint draw of the means
+    of all rows, for Thompson sampling; without it, each mean is drawn from a normal distribution.
+    ``predictor(x)``, with an attribute `link`, returns linear predictors and their standard errors,
+    from which intervals are made; without it, intervals are symmetric about the mean.
+    """
+
+    def observe(self, x: Array, y: float) -> None:
+        """Learn one observation; `x` is one row of features and may be kept."""
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Return the mean and its standard error, or a radius, for every row of `x`."""
+
+
+class Learner(Declared):
+    """Base of our component models: declared parameters stay, what is learned (`_…`) changes."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    # two models with the same parameters may have learned different things
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __reduce__(self) -> Any:
+        return (copyreg.__newobj__, (type(self),), self.__getstate__())  # type: ignore[attr-defined]
+
+
+def as_rows(x: Any) -> Array:
+    """Return rows of features in the order compiled code was made for, or raise."""
+    rows = np.ascontiguousarray(x, dtype=np.float64)
+    if rows.ndim != 2:
+        raise check.InvalidParameterError(
+            f"`x` must be a matrix, one row per action; got shape {rows.shape}"
+        )
+    return rows
+
+
+def as_row(x: Any) -> Array:
+    """Return one row of features, or raise."""
+    row = np.ascontiguousarray(x, dtype=np.float64)
+    if row.ndim != 1:
+        raise check.InvalidParameterError(f"`x` must be one row; got shape {row.shape}")
+    return row
+
+
+def normal_draw(model: ComponentModel, x: Array, rng: np.random.Generator) -> Array:
+    """Return means drawn from normal distributions, one by one."""
+    mean, error = model.predict(x)
+    return mean + error * rng.standard_normal(mean.size)
+
+
+# --------------------------------------------------------------------- a generalized linear model
+
 FAMILIES = ("bernoulli", "gaussian", "huber", "median_of_means")
-_IDENTITY = ("identity", Identity(), StandardLink(name="identity"))
 
 
 @borrowing
@@ -75,7 +153,11 @@ def _sample(pin: Any, columns: Any, rng: Any, coef: Any, out: Any) -> None:
     _draw(pin.spec, pin.state, pin.out, columns, rng, coef, out)
 
 
-class GLMModel(Described):
+def _is_identity(link: Any) -> bool:
+    return link is None or link == "identity" or link in (Identity(), IDENTITY)
+
+
+class GLMModel(Learner, positional=1):
     """A generalized linear model, fitted as in `JointUCB`.
 
     Parameters
@@ -111,77 +193,69 @@ class GLMModel(Described):
     ([1.5, 0.0], [0.707, 1.0])
     """
 
-    def __init__(
-        self,
-        family: str | None = None,
-        *,
-        link: Any = None,
-        ridge: float = 1.0,
-        sigma: float | None = None,
-        bound: float | None = None,
-        memory: int = MEMORY,
-    ) -> None:
+    family: str | None = word(FAMILIES, default=None)
+    link: Any = converted(
+        lambda link: resolve_link(link, probability=False),
+        link_parameter,
+        allowed="name of a link, or a registered link",
+        default=None,
+    )
+    ridge: float = positive(default=1.0)
+    sigma: float | None = optional(positive(), default=None)
+    bound: float | None = optional(positive(), default=None)
+    memory: int = KEPT
+
+    def __init__(self, family: str | None = None, *, link: Any = None, **others: Any) -> None:
         if family is None:
-            family = "gaussian" if link in _IDENTITY else "bernoulli"
-        check.choice("family", family, FAMILIES)
+            family = "bernoulli" if link is None or not _is_identity(link) else "gaussian"
         self._binary = family == "bernoulli"
-        if self._binary:
-            if sigma is not None:
-                raise check.InvalidParameterError(
-                    f"`sigma` must be None for the family 'bernoulli'; got {sigma!r}"
-                )
-            self._estimator: Any = GLM(resolve_link(link or "logit"), BERNOULLI)
-        elif family == "gaussian":
-            linear = link is None or link in _IDENTITY
-            self._estimator = Ridge() if linear else LeastSquares(link=link)
-        elif link is None:
-            self._estimator = resolve_magnitude(family)
-        else:
+        if family in ("huber", "median_of_means") and link is not None:
             raise check.InvalidParameterError(
                 f"`link` must be None for the family {family!r}; got {link!r}"
             )
-        self._ridge = check_ridge(ridge)
-        self._bound = check_bound(bound)
-        self._memory = check_memory(memory)
-        noise_size = 1.0 if self._binary else check_sigma(sigma)
-        self._settings = np.array([noise_size, 1.0 if self._binary else LARGEST])
-        self._parameters = {
-            "family": family,
-            "link": link_parameter(self.link),
-            "ridge": self._ridge,
-            "sigma": sigma,
-            "bound": bound,
-            "memory": self._memory,
-        }
+        if self._binary:
+            link = resolve_link(link or "logit")  # refuses the identity
+        super().__init__(family, link=IDENTITY if link is None else link, **others)
+        if self._binary and not math.isnan(self._given("sigma")):
+            raise check.InvalidParameterError(
+                f"`sigma` must be None for the family 'bernoulli'; got {self.sigma!r}"
+            )
+        self._estimator = self._make_estimator()
+        # σ, and the largest mean there is
+        self._settings = np.array([1.0, 1.0] if self._binary else [self._given("sigma"), LARGEST])
         self._state: Any = None
         self._pin: Any = None
 
-    @property
-    def link(self) -> Any:
-        """The link."""
-        return self._estimator.link
+    def _given(self, name: str) -> float:
+        """Return what is stored for an optional parameter: NaN for None."""
+        return float(getattr(self, name))
+
+    def _make_estimator(self) -> Any:
+        if self._binary:
+            return GLM(self.link, BERNOULLI)
+        if self.family == "gaussian":
+            return Ridge() if self.link == IDENTITY else LeastSquares(link=self.link)
+        return resolve_magnitude(self.family)
 
     def __getstate__(self) -> dict[str, Any]:
         # what is unpacked for compiled code holds addresses: it is made anew by the copy
-        return {**self.__dict__, "_pin": None}
+        return {**super().__getstate__(), "_pin": None}
 
     def _prepare(self, dim: int) -> None:
         """Make the state of this many features, and unpack it for compiled code."""
         if self._state is None:
+            bound = self._given("bound")
+            size: dict[str, Any] = {
+                "ridge": self.ridge,
+                "bound": math.inf if math.isnan(bound) else bound,
+                "memory": self.memory,
+                "plain": False,
+                "samples": True,
+            }
             if self._binary:
-                self._state = new_model(
-                    dim, ridge=self._ridge, bound=self._bound, memory=self._memory, samples=True
-                )
+                self._state = new_model(dim, **size)
             else:
-                self._state = new_magnitude(
-                    self._estimator,
-                    dim,
-                    ridge=self._ridge,
-                    bound=self._bound,
-                    memory=self._memory,
-                    plain=False,
-                    samples=True,
-                )
+                self._state = new_magnitude(self._estimator, dim, **size)
         if dim != self._state.coef.size:
             raise check.InvalidParameterError(
                 f"`x` must have {self._state.coef.size} features, as before; got {dim}"

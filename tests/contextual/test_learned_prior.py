@@ -12,7 +12,7 @@ from sklearn.linear_model import BayesianRidge
 import zib
 from tests.contextual.helpers import Pupil
 from zib.contextual import LaplaceTS
-from zib.contextual.learned_ridge import FIRST_FIT, GROWTH, HYPER, PRECISION
+from zib.contextual.joint import FIRST_FIT, GROWTH, HYPER
 from zib.core.validate import InvalidParameterError
 
 SIGMA = 0.7
@@ -57,9 +57,7 @@ def test_the_precision_is_that_of_bayesian_ridge_regression(rng, n, d, size, rid
         tol=1e-12,
     ).fit(z, rewards)
     state = learned(z, rewards, ridge)
-    assert state.magnitude_scale.meta[PRECISION] == pytest.approx(
-        theirs.lambda_ * SIGMA**2, rel=0.01
-    )
+    assert state.magnitude_scale.shared[0] == pytest.approx(theirs.lambda_ * SIGMA**2, rel=0.01)
     apart = state.magnitude.coef - theirs.coef_
     assert np.linalg.norm(apart) < 0.005 * np.linalg.norm(theirs.coef_)
     covariance = SIGMA**2 * state.magnitude.curvature.inverse
@@ -89,9 +87,9 @@ def test_the_precision_maximises_the_marginal_likelihood(rng, n, d, size, ridge,
         minus_log_posterior, bracket=(start - 0.25, start, start + 0.25), tol=1e-9
     ).x
     state = learned(z, rewards, ridge)
-    assert state.magnitude_scale.meta[PRECISION] == pytest.approx(math.exp(wanted), rel=0.01)
+    assert state.magnitude_scale.shared[0] == pytest.approx(math.exp(wanted), rel=0.01)
     precision = state.magnitude_scale.precision
-    assert (precision[scaled] == state.magnitude_scale.meta[PRECISION]).all()
+    assert (precision[scaled] == state.magnitude_scale.shared[0]).all()
     assert (precision[~scaled] == ridge).all()
     # the matrix has the prior it says it has
     assert np.allclose(
@@ -108,7 +106,7 @@ def test_the_occurrence_is_at_a_fixed_point_of_the_laplace_approximation(rng, li
     paid = rng.random(n) < 1 / (1 + np.exp(-w @ theta))
     spec = LaplaceTS(sigma=1.0, link=link, ridge=ridge, prior="learned")
     state = Pupil(spec, d).teach(w, w, np.where(paid, 1.0, 0.0)).state
-    model, precision = state.occurrence, state.occurrence_scale.meta[PRECISION]
+    model, precision = state.occurrence, state.occurrence_scale.shared[0]
     sign = np.where(paid, 1.0, -1.0)
 
     def minus_log_posterior(c):
@@ -138,7 +136,7 @@ def test_what_never_varied_joins_when_it_does(rng) -> None:
     more, rewards = linear_data(rng, fit_time(n + 1) - n, 4, 0.05)
     pupil.teach(more, more, rewards)
     assert np.isinf(scale.constant).all()
-    assert (scale.precision == scale.meta[PRECISION]).all()
+    assert (scale.precision == scale.shared[0]).all()
     everything = np.vstack([z, more])
     matrix = np.diag(scale.precision) + everything.T @ everything
     assert np.allclose(pupil.state.magnitude.curvature.matrix, matrix)
@@ -148,9 +146,9 @@ def test_it_is_bounded_without_any_effect_and_with_enormous_ones(rng) -> None:
     d = 10
     z = rng.normal(size=(fit_time(2000), d))
     scale = learned(z, 1e-6 + SIGMA * rng.normal(size=len(z)), 1.0).magnitude_scale
-    assert 0.3 * (1 + d / HYPER) < scale.meta[PRECISION] <= 1 + d / HYPER
+    assert 0.3 * (1 + d / HYPER) < scale.shared[0] <= 1 + d / HYPER
     state = learned(z, 1e90 * z[:, 0] + 1e-3, 1.0)
-    assert state.magnitude_scale.meta[PRECISION] == pytest.approx(1e-6)
+    assert state.magnitude_scale.shared[0] == pytest.approx(1e-6)
     assert np.isfinite(state.magnitude.coef).all()
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import zib
-from zib.contextual import features
+from zib.contextual import encode
 
 
 def test_shared_features_are_all_products_up_to_second_order(rng) -> None:
     context, arms = rng.normal(size=3), rng.normal(size=(4, 2))
-    found = features.shared(context, arms)
+    found = encode.shared(context, arms)
     for row, arm in zip(found, arms, strict=True):
         products = np.kron(np.append(1.0, context), np.append(1.0, arm))
         assert np.allclose(np.sort(row), np.sort(products))
@@ -21,7 +21,7 @@ def test_shared_features_are_all_products_up_to_second_order(rng) -> None:
 def test_a_context_without_interactions_moves_all_actions_alike(rng) -> None:
     arms, coef = rng.normal(size=(5, 2)), rng.normal(size=1 + 3 + 2)
     first, second = (
-        features.shared(context, arms, interactions=False) @ coef
+        encode.shared(context, arms, interactions=False) @ coef
         for context in rng.normal(size=(2, 3))
     )
     assert np.allclose(first - second, (first - second)[0])
@@ -32,48 +32,44 @@ def test_disjoint_is_one_linear_model_per_arm(rng, intercept) -> None:
     n_arms, context = 4, rng.normal(size=3)
     row = np.append(1.0, context) if intercept else context
     coefs = rng.normal(size=(n_arms, row.size))
-    found = features.disjoint(context, n_arms, intercept=intercept)
+    found = encode.disjoint(context, n_arms, intercept=intercept)
     assert np.allclose(found @ coefs.ravel(), coefs @ row)
-    some = features.disjoint(context, n_arms, arms=[3, 1], intercept=intercept)
+    some = encode.disjoint(context, n_arms, arms=[3, 1], intercept=intercept)
     assert np.array_equal(some, found[[3, 1]])
 
 
 def test_a_context_of_its_own_for_every_action(rng) -> None:
     contexts, arms = rng.normal(size=(4, 3)), rng.normal(size=(4, 2))
     for k in range(4):
-        assert np.array_equal(
-            features.shared(contexts, arms)[k], features.shared(contexts[k], arms)[k]
-        )
-        assert np.array_equal(
-            features.disjoint(contexts, 4)[k], features.disjoint(contexts[k], 4)[k]
-        )
+        assert np.array_equal(encode.shared(contexts, arms)[k], encode.shared(contexts[k], arms)[k])
+        assert np.array_equal(encode.disjoint(contexts, 4)[k], encode.disjoint(contexts[k], 4)[k])
 
 
 def test_hybrid_is_both(rng) -> None:
     context, common = rng.normal(size=3), rng.normal(size=(2, 5))
-    found = features.hybrid(context, common, 6, arms=[4, 0])
+    found = encode.hybrid(context, common, 6, arms=[4, 0])
     assert np.array_equal(found[:, :5], common)
-    assert np.array_equal(found[:, 5:], features.disjoint(context, 6, arms=[4, 0]))
+    assert np.array_equal(found[:, 5:], encode.disjoint(context, 6, arms=[4, 0]))
 
 
 def test_integers_and_lists_are_numbers_too() -> None:
-    assert features.disjoint([1, 2], 2).dtype == np.float64
-    assert features.shared((1, 2), [[1], [2]]).dtype == np.float64
+    assert encode.disjoint([1, 2], 2).dtype == np.float64
+    assert encode.shared((1, 2), [[1], [2]]).dtype == np.float64
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: features.shared([1.0], [1.0, 2.0]), "`arm_features` must be a non-empty matrix"),
-        (lambda: features.shared([np.nan], [[1.0]]), "`context` must lie in .*got nan"),
-        (lambda: features.shared(["x"], [[1.0]]), "`context` must be numbers only"),
-        (lambda: features.shared([], [[1.0]]), "`context` must be one vector"),
-        (lambda: features.shared([[1.0]] * 3, [[1.0]] * 2), "one row per action, 2; got shape"),
-        (lambda: features.disjoint([1.0], 0), "`n_arms` must lie in"),
-        (lambda: features.disjoint([1.0], 2, arms=[2]), "`arms` must lie in .*got 2"),
-        (lambda: features.disjoint([1.0], 2, arms=[0.5]), "`arms` must be whole numbers"),
-        (lambda: features.disjoint([1.0], 2, arms=[]), "`arms` must be whole numbers"),
-        (lambda: features.hybrid([1.0], [[1.0]], 2), "one row per action, 2; got 1"),
+        (lambda: encode.shared([1.0], [1.0, 2.0]), "`arm_features` must be a non-empty matrix"),
+        (lambda: encode.shared([np.nan], [[1.0]]), "`context` must lie in .*got nan"),
+        (lambda: encode.shared(["x"], [[1.0]]), "`context` must be numbers only"),
+        (lambda: encode.shared([], [[1.0]]), "`context` must be one vector"),
+        (lambda: encode.shared([[1.0]] * 3, [[1.0]] * 2), "one row per action, 2; got shape"),
+        (lambda: encode.disjoint([1.0], 0), "`n_arms` must lie in"),
+        (lambda: encode.disjoint([1.0], 2, arms=[2]), "`arms` must lie in .*got 2"),
+        (lambda: encode.disjoint([1.0], 2, arms=[0.5]), "`arms` must be whole numbers"),
+        (lambda: encode.disjoint([1.0], 2, arms=[]), "`arms` must be whole numbers"),
+        (lambda: encode.hybrid([1.0], [[1.0]], 2), "one row per action, 2; got 1"),
     ],
 )
 def test_bad_input_is_named(make, message) -> None:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 import zlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from zib.contextual.component import Array, Described, as_row, as_rows, normal_draw
+from zib.contextual.components import Array, Learner, as_row, as_rows, normal_draw
 from zib.core import validate as check
+from zib.core.spec import converted, optional, real, whole, word
 
 METHODS = ("auto", "predict", "predict_proba")
 KEEPS = ("sample", "latest")
 
+REFIT_GROWTH: Any = real(low=1, default=1.2)
+MIN_ROWS: Any = whole(low=1, default=10)
+MEMORY: Any = optional(whole(), default=10_000)
+KEEP: Any = word(KEEPS, default="sample")
 
-class _RefittedModel(Described, ABC):
+
+class RefittedModel(Learner):
     """A model that is fitted to all it has seen, or a part of it, on a geometric schedule.
 
     The fit that is due is made when somebody asks, to the rows it was due for. So the answers are
@@ -26,14 +32,15 @@ class _RefittedModel(Described, ABC):
     history to history, and the same history gives the same model.
     """
 
-    def __init__(
-        self, *, refit_growth: float, min_rows: int, memory: int | None, keep: str, seed: int
-    ) -> None:
-        self._growth = check.real("refit_growth", refit_growth, low=1)
-        self._due = check.integer("min_rows", min_rows, low=1)
-        self._memory = math.inf if memory is None else check.integer("memory", memory, low=min_rows)
-        self._latest = check.choice("keep", keep, KEEPS) == KEEPS.index("latest")
-        self._seed = check.integer("seed", seed, low=0)
+    def check(self) -> None:
+        """Refuse a memory too small for the first fit, and start with no history."""
+        given = self.parameters()
+        memory = given["memory"]
+        self._due: int = given["min_rows"]
+        self._room = math.inf if memory is None else check.integer("memory", memory, low=self._due)
+        self._growth: float = given["refit_growth"]
+        self._latest: bool = given["keep"] == "latest"
+        self._seed: int = given.get("seed", 0)
         self._stream = np.random.default_rng(self._seed)
         self._x = np.empty((0, 0))
         self._y = np.empty(0)
@@ -68,10 +75,10 @@ class _RefittedModel(Described, ABC):
             raise check.InvalidParameterError(
                 f"`x` must have {self._x.shape[1]} features, as before; got {row.size}"
             )
-        if self._stored < self._memory:
+        if self._stored < self._room:
             place = self._stored
             if place == self._y.size:
-                room = min(max(64, 2 * place), self._memory)
+                room = min(max(64, 2 * place), self._room)
                 more = int(room) - place
                 self._x = np.concatenate([self._x, np.zeros((more, row.size))])
                 self._y = np.concatenate([self._y, np.zeros(more)])
@@ -122,7 +129,17 @@ def centre(y: Array) -> tuple[float, float]:
     return mean, max(float(y.std()), abs(mean) / math.sqrt(y.size))
 
 
-class SklearnModel(_RefittedModel):
+def _unfitted(estimator: Any) -> Any:
+    if isinstance(estimator, type) or not (
+        hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+    ):
+        raise check.InvalidParameterError(
+            f"`estimator` must be an unfitted estimator of scikit-learn; got {estimator!r}"
+        )
+    return estimator
+
+
+class SklearnModel(RefittedModel, positional=1):
     """A model of scikit-learn, with the spread of bootstrap fits as its uncertainty.
 
     Parameters
@@ -177,52 +194,30 @@ class SklearnModel(_RefittedModel):
     (True, True)
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        n_bootstrap: int = 20,
-        prior: int = 1,
-        method: str = "auto",
-        refit_growth: float = 1.2,
-        min_rows: int = 10,
-        memory: int | None = 10_000,
-        keep: str = "sample",
-        seed: int = 0,
-    ) -> None:
+    estimator: Any = converted(_unfitted, allowed="unfitted estimator of scikit-learn")
+    n_bootstrap: int = whole(low=2, default=20)
+    prior: int = whole(low=0, default=1)
+    method: str = word(METHODS, default="auto")
+    refit_growth: float = REFIT_GROWTH
+    min_rows: int = MIN_ROWS
+    memory: int | None = MEMORY
+    keep: str = KEEP
+    seed: int = whole(low=0, default=0)
+
+    def check(self) -> None:
+        """Refuse what the estimator cannot do."""
         base = _sklearn_base()
-        if isinstance(estimator, type) or not (
-            hasattr(estimator, "fit") and hasattr(estimator, "get_params")
-        ):
+        self._binary = bool(base.is_classifier(self.estimator))
+        check.integer("prior", self.prior, low=int(self._binary))
+        has_proba = hasattr(self.estimator, "predict_proba")
+        if self.method == "predict_proba" and not has_proba:
             raise check.InvalidParameterError(
-                f"`estimator` must be an unfitted estimator of scikit-learn; got {estimator!r}"
+                f"`method` must be 'predict' for {self.estimator!r}, which has no predict_proba; "
+                f"got {self.method!r}"
             )
-        super().__init__(
-            refit_growth=refit_growth, min_rows=min_rows, memory=memory, keep=keep, seed=seed
-        )
-        self._estimator = base.clone(estimator)
-        self._binary = bool(base.is_classifier(estimator))
-        self._n_bootstrap = check.integer("n_bootstrap", n_bootstrap, low=2)
-        self._prior = check.integer("prior", prior, low=int(self._binary))
-        check.choice("method", method, METHODS)
-        has_proba = hasattr(estimator, "predict_proba")
-        if method == "predict_proba" and not has_proba:
-            raise check.InvalidParameterError(
-                f"`method` must be 'predict' for {estimator!r}, which has no predict_proba; "
-                f"got {method!r}"
-            )
-        self._by_proba = has_proba and method != "predict"
-        self._parameters = {
-            "estimator": estimator,
-            "n_bootstrap": n_bootstrap,
-            "prior": prior,
-            "method": method,
-            "refit_growth": refit_growth,
-            "min_rows": min_rows,
-            "memory": memory,
-            "keep": keep,
-            "seed": seed,
-        }
+        self._by_proba = has_proba and self.method != "predict"
+        self._estimator = base.clone(self.estimator)
+        super().check()
 
     def observe(self, x: Any, y: float) -> None:
         """Learn one observation."""
@@ -236,9 +231,9 @@ class SklearnModel(_RefittedModel):
         clone = _sklearn_base().clone
         n = len(y)
         mean, size = (0.5, 0.5) if self._binary else centre(y)
-        made_up = np.tile([mean - size, mean + size], self._prior)
+        made_up = np.tile([mean - size, mean + size], self.prior)
         members = []
-        for _ in range(self._n_bootstrap):
+        for _ in range(self.n_bootstrap):
             drawn = rng.integers(n, size=n)
             borrowed = rng.integers(n, size=made_up.size)
             target = np.concatenate([y[drawn], made_up])
@@ -287,7 +282,7 @@ def _seed_estimator(estimator: Any, rng: np.random.Generator) -> None:
         estimator.set_params(**seeds)
 
 
-class UserModel(_RefittedModel):
+class UserModel(RefittedModel):
     """A model made of your own functions, refitted on a geometric schedule.
 
     Parameters
@@ -322,41 +317,36 @@ class UserModel(_RefittedModel):
     (2.0, 0.707)
     """
 
+    refit_growth: float = REFIT_GROWTH
+    min_rows: int = MIN_ROWS
+    memory: int | None = MEMORY
+    keep: str = KEEP
+
+    # the functions are no fields: `predict` and `sample` are methods of every model
     def __init__(
         self,
         fit: Callable[[Array, Array], Any],
         predict: Callable[[Any, Array], tuple[Any, Any]],
         *,
         sample: Callable[[Any, Array, np.random.Generator], Any] | None = None,
-        refit_growth: float = 1.2,
-        min_rows: int = 10,
-        memory: int | None = 10_000,
-        keep: str = "sample",
+        **history: Any,
     ) -> None:
-        optional = {} if sample is None else {"sample": sample}
-        for name, function in {"fit": fit, "predict": predict, **optional}.items():
-            if not callable(function):
+        self._functions: dict[str, Any] = {"fit": fit, "predict": predict, "sample": sample}
+        for name, function in self._functions.items():
+            if not (callable(function) or (name == "sample" and function is None)):
                 raise check.InvalidParameterError(f"`{name}` must be a function; got {function!r}")
-        super().__init__(
-            refit_growth=refit_growth, min_rows=min_rows, memory=memory, keep=keep, seed=0
-        )
-        self._functions = (fit, predict, sample)
-        self._parameters = {
-            "fit": fit,
-            "predict": predict,
-            "sample": sample,
-            "refit_growth": refit_growth,
-            "min_rows": min_rows,
-            "memory": memory,
-            "keep": keep,
-        }
+        super().__init__(**history)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the arguments that rebuild this model."""
+        return {**self._functions, **super().parameters()}
 
     def _fit(self, x: Array, y: Array, rng: np.random.Generator) -> Any:
         # copies: what the function keeps must not change with the history
-        return self._functions[0](x.copy(), y.copy())
+        return self._functions["fit"](x.copy(), y.copy())
 
     def _predict(self, fitted: Any, x: Array) -> tuple[Array, Array]:
-        mean, error = self._functions[1](fitted, x)
+        mean, error = self._functions["predict"](fitted, x)
         return np.asarray(mean, dtype=np.float64), np.asarray(error, dtype=np.float64)
 
     def sample(self, x: Any, rng: np.random.Generator) -> Array:
@@ -365,6 +355,6 @@ class UserModel(_RefittedModel):
         self._settle()
         if self._fitted is None:
             return self._pooled_draw(len(rows), rng)
-        if self._functions[2] is None:
+        if self._functions["sample"] is None:
             return normal_draw(self, rows, rng)
-        return np.asarray(self._functions[2](self._fitted, rows, rng), dtype=np.float64)
+        return np.asarray(self._functions["sample"](self._fitted, rows, rng), dtype=np.float64)

@@ -1,0 +1,398 @@
+"""Component models: what they minimise, and what they keep.
+
+Fitting (see `fit`) knows nothing about links or robustness. It asks an *estimator* to **linearise**
+one observation at the current coefficients c: a direction j, a score s and a weight f, such that
+the observation adds s·j to the score equations and f·j j' to the curvature.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zib.contextual.links import IDENTITY, derivative, link_parameter, resolve_link, value
+from zib.core import validate as check
+from zib.core.registry import CALLED, Registry, borrowing
+from zib.core.spec import Spec, converted, derived, whole
+from zib.core.stacked import stacked
+from zib.core.state import Floats, Part, part, position, scalar, scratch, table
+from zib.stats.design import Gram, new_gram
+
+Kernel = Callable[..., Any]
+
+SCORE, BERNOULLI = 0, 1  # kinds of weights
+SMALLEST_VARIANCE = 1e-14  # of a Bernoulli variable far in the tail; keeps ratios finite
+SMALLEST_WEIGHT = 1e-6  # of an observation far in the tail; keeps steps finite
+LARGEST_RATIO = 100.0  # of the slope to the variance
+LARGEST_MEAN = 1e9  # of the log link while Newton's method is still far off
+
+
+# ------------------------------------------------------------------------------------- what is kept
+
+
+class Model(Part):
+    """A component model: estimate, curvature, and what is needed to improve them."""
+
+    coef: Floats = table("dim")
+    curvature: Gram = part(Gram)  # ridge·I + Σ f·j j'
+    design: Gram = part(Gram)  # ridge·I + Σ x x' where the paper's radii ask for it, else of size 0
+    anchor: Floats = table("dim", "dim")  # with `target`, the observations no longer stored
+    target: Floats = table("dim")
+    features: Floats = table("memory", "dim")
+    response: Floats = table("memory")
+    stored: Floats = position("response")  # how many observations are stored
+    seen: Floats = scalar(least=0.0)  # observations learned
+    next_refit: Floats = scalar(start=1.0, least=0.0)  # the number of observations it is due at
+    residual: Floats = scalar(finite=False, least=0.0)  # Σ of squared residuals
+    threshold: Floats = scalar(start=math.inf, finite=False, least=0.0)  # of Huber regression
+    bound: Floats = scalar(start=math.inf, finite=False, least=0.0)  # radius of the ball
+    split: Floats = position("coef")  # where the second factor of `Product` begins
+    work: Floats = scratch(5, "dim")
+
+
+def new_model(
+    dim: int,
+    *,
+    ridge: float,
+    bound: float = math.inf,
+    memory: int = 0,
+    plain: bool = False,
+    samples: bool = False,
+    split: int = 0,
+) -> Model:
+    """Return a model that has seen nothing.
+
+    Parameters
+    ----------
+    dim
+        Number of coefficients.
+    ridge, bound
+        Penalty ridge·‖c‖²/2 and radius of the ball.
+    memory
+        Observations kept as they are; 0 for ridge regression, which needs none.
+    plain
+        Whether Σ x x' is kept beside the curvature.
+    samples
+        Whether somebody draws from the matrix in use (then its Cholesky factor is kept).
+    split
+        Position where the coefficients of the second factor begin (`Product` only).
+    """
+    return Model.new(
+        {"dim": dim, "memory": memory},
+        curvature=new_gram(dim, ridge, keeps_factor=samples and not plain),
+        design=new_gram(dim if plain else 0, ridge, keeps_factor=samples and plain),
+        anchor=ridge * np.eye(dim if memory else 0),
+        bound=np.array([bound]),
+        split=np.array([float(split)]),
+    )
+
+
+class Groups(Part):
+    """Median of means: one ridge regression per group, and all data together for the radii."""
+
+    coef: Floats = table("dim")
+    curvature: Gram = part(Gram)
+    design: Gram = part(Gram)
+    anchor: Floats = table(0, 0)
+    parts: Gram = part(Gram)  # of every group
+    targets: Floats = table("groups", "dim")
+    coefs: Floats = table("groups", "dim")
+    residuals: Floats = table("groups", finite=False)
+    seen: Floats = scalar(least=0.0)
+    residual: Floats = scalar(finite=False, least=0.0)
+    bound: Floats = scalar(start=math.inf, finite=False, least=0.0)
+    work: Floats = scratch(3, "longest")
+
+
+def new_groups(dim: int, groups: int, *, ridge: float, bound: float, samples: bool) -> Groups:
+    """Return `groups` regressions that have seen nothing."""
+    return Groups.new(
+        {"dim": dim, "groups": groups, "longest": max(dim, groups)},
+        curvature=new_gram(dim, ridge, keeps_factor=samples),
+        design=new_gram(0, ridge, keeps_factor=False),
+        parts=stacked(new_gram(dim, ridge, keeps_factor=False), groups),
+        bound=np.array([bound]),
+    )
+
+
+def new_magnitude(
+    magnitude: Any,
+    dim: int,
+    *,
+    ridge: float,
+    bound: float,
+    memory: int,
+    plain: bool,
+    samples: bool,
+) -> Any:
+    """Return the empty model of the magnitude."""
+    if isinstance(magnitude, MedianOfMeans):
+        return new_groups(dim, magnitude.groups, ridge=ridge, bound=bound, samples=samples)
+    linear = isinstance(magnitude, Ridge)
+    return new_model(
+        dim,
+        ridge=ridge,
+        bound=bound,
+        memory=0 if linear else memory,
+        plain=plain and not linear,
+        samples=samples,
+    )
+
+
+@borrowing
+def noise(sigma: float, model: Any) -> float:
+    """Return σ, from the residuals where it was not given.
+
+    Before three non-zero rewards there is nothing to go by: the estimate is widened, and with none
+    at all it is 1, which ranks the actions as any other number would.
+    """
+    if sigma > 0.0:
+        return sigma
+    n = model.seen[0]
+    if n == 0.0:
+        return 1.0
+    return max(math.sqrt(model.residual[0] / n * (1.0 + 2.0 / n)), 1e-100)
+
+
+# ------------------------------------------------------------------------------------- the registry
+
+
+class Estimator(NamedTuple):
+    """What is registered for one type of estimator."""
+
+    learn: Kernel  # (estimator, model, x, y): learn one observation
+    settle: Kernel  # (estimator, model): solve exactly
+    linearise: Kernel | None  # only for those fitted by Newton's method
+    tune: Kernel  # (estimator, model): adapt what the estimator keeps in the model
+    largest_move: Kernel  # (estimator): how far one step may move a linear predictor
+
+
+ESTIMATORS = Registry("estimator", "zib.contextual.fit.register_estimator(...)")
+
+
+@ESTIMATORS.kernel(CALLED)
+def linearise(  # type: ignore[empty-body]
+    estimator: Any, coef: Any, x: Any, y: float, threshold: float, out: Any
+) -> tuple[float, float]:
+    """Write j into `out` and return (s, f); `threshold` is that of the model, for `Huber`."""
+
+
+@ESTIMATORS.kernel(CALLED)
+def learn(estimator: Any, model: Any, x: Any, y: float) -> None:
+    """Learn one observation (x, y)."""
+
+
+@ESTIMATORS.kernel(CALLED)
+def settle(estimator: Any, model: Any) -> None:
+    """Solve exactly for the estimate, after the ridge of a model has changed."""
+
+
+@ESTIMATORS.kernel(CALLED)
+def tune(estimator: Any, model: Any) -> None:
+    """Adapt what the estimator keeps in the model: the threshold of Huber regression."""
+
+
+@ESTIMATORS.kernel(CALLED)
+def largest_move(estimator: Any) -> float:  # type: ignore[empty-body]
+    """Return how far one step may move a linear predictor.
+
+    Far out a link is flat, and a step that trusts its curvature there is off by orders of
+    magnitude. Without a link there is no such place.
+    """
+
+
+# ----------------------------------------------------------------------- models of the occurrence
+
+
+class GLM(NamedTuple):
+    """A model of the occurrence with the score Σ (y − h(x'c))·v(x'c)·x.
+
+    `weights` says what v is. SCORE: 1, the estimating equation of the paper. BERNOULLI:
+    h'/(h(1 − h)), maximum likelihood. The two agree for the logit.
+    """
+
+    link: Any
+    weights: int
+
+
+@borrowing
+def _predict(coef: Any, x: Any, out: Any) -> float:
+    """Return x'c and copy x to `out`: the direction of all models with one linear predictor."""
+    total = 0.0
+    for i in range(x.size):
+        total += coef[i] * x[i]
+        out[i] = x[i]
+    return total
+
+
+@borrowing
+def linearise_glm(
+    estimator: Any, coef: Any, x: Any, y: float, threshold: float, out: Any
+) -> tuple[float, float]:
+    """Linearise the score of the occurrence."""
+    eta = _predict(coef, x, out)
+    mean = min(value(estimator.link, eta), LARGEST_MEAN)
+    slope = min(derivative(estimator.link, eta), LARGEST_MEAN)
+    if estimator.weights == BERNOULLI:
+        # the cap matters only where h comes close to 1 with a steep slope (log link); any weight
+        # leaves the equation unbiased
+        variance = mean * (1.0 - mean)
+        if variance < SMALLEST_VARIANCE and mean <= 1.0:
+            return y - mean, SMALLEST_WEIGHT  # so far out only the direction is known
+        ratio = min(slope / max(variance, SMALLEST_VARIANCE), LARGEST_RATIO)
+        return (y - mean) * ratio, slope * ratio
+    return y - mean, max(slope, SMALLEST_WEIGHT)
+
+
+# ---------------------------------------------------------------------- models of the magnitude
+
+
+class Ridge(Spec):
+    """Ridge regression for the magnitude: X = z'β + noise. Exact, and nothing has to be kept."""
+
+    __slots__ = ()
+    link: Any = derived(lambda fields: IDENTITY)
+
+
+class LeastSquares(Spec):
+    """Least squares for the magnitude with a link: X = g(z'β) + noise.
+
+    Parameters
+    ----------
+    link
+        The link g, such as ``"log"`` for magnitudes that are products of effects. For the identity
+        `Ridge` is the same and faster.
+    """
+
+    __slots__ = ()
+    link: Any = converted(
+        functools.partial(resolve_link, probability=False),
+        link_parameter,
+        allowed="name of a link, or a registered link",
+    )
+
+
+@borrowing
+def linearise_least_squares(
+    estimator: Any, coef: Any, x: Any, y: float, threshold: float, out: Any
+) -> tuple[float, float]:
+    """Linearise (y − g(x'c))²/2, by Gauss and Newton."""
+    zeta = _predict(coef, x, out)
+    slope = min(derivative(estimator.link, zeta), LARGEST_MEAN)
+    return (y - min(value(estimator.link, zeta), LARGEST_MEAN)) * slope, slope * slope
+
+
+class Huber(Spec):
+    """Adaptive Huber regression for the magnitude: residuals beyond a threshold count less.
+
+    Notes
+    -----
+    The threshold τ needs no tuning: it solves Σ min(r², τ²) = τ²·(d + log n) over the residuals r
+    of the n stored rewards, so that it grows like √n where the variance is finite and cuts off
+    outliers where it is not. For rewards whose noise has a finite moment of order 1 + ε only.
+    """
+
+    __slots__ = ()
+    link: Any = derived(lambda fields: IDENTITY)
+
+
+@borrowing
+def linearise_huber(
+    estimator: Any, coef: Any, x: Any, y: float, threshold: float, out: Any
+) -> tuple[float, float]:
+    """Linearise Huber's loss: beyond the threshold it grows linearly."""
+    residual = y
+    for i in range(x.size):
+        residual -= coef[i] * x[i]
+        out[i] = x[i]
+    size = abs(residual)
+    weight = 1.0 if size <= threshold else threshold / size
+    return weight * residual, weight
+
+
+class MedianOfMeans(Spec):
+    """Median of means for the magnitude: several ridge regressions, and the most central of them.
+
+    Parameters
+    ----------
+    groups
+        Number m of groups (≥ 1, odd ones make sense). The non-zero rewards go to them in turn; up
+        to m/2 groups may be spoilt by outliers.
+
+    Notes
+    -----
+    The estimate is the group's whose median distance ‖β̂_i − β̂_j‖_V to the others is smallest.
+    """
+
+    __slots__ = ()
+    groups: int = whole(low=1, high=99, default=7)
+    link: Any = derived(lambda fields: IDENTITY)
+
+
+MAGNITUDES: dict[str, Callable[[], Any]] = {
+    "ridge": Ridge,
+    "huber": Huber,
+    "median_of_means": MedianOfMeans,
+}
+
+
+def resolve_magnitude(magnitude: Any) -> Any:
+    """Return the model of the magnitude, given by name or as it is."""
+    if isinstance(magnitude, (Ridge, LeastSquares, Huber, MedianOfMeans)):
+        return magnitude
+    if not isinstance(magnitude, str) or magnitude not in MAGNITUDES:
+        allowed = ", ".join(repr(name) for name in MAGNITUDES)
+        raise check.InvalidParameterError(
+            f"`magnitude` must be one of {allowed}, or LeastSquares(...), Huber() or "
+            f"MedianOfMeans(...); got {magnitude!r}"
+        )
+    return MAGNITUDES[magnitude]()
+
+
+def magnitude_parameter(magnitude: Any) -> Any:
+    """Return the name of a model of the magnitude where it says everything, else the model."""
+    for name, make in MAGNITUDES.items():
+        if magnitude == make():
+            return name
+    return magnitude
+
+
+# ----------------------------------------------------------------------------- models of the reward
+
+
+class Linear(NamedTuple):
+    """Ridge regression for the reward itself, R ≈ z'β."""
+
+    unused: float
+
+
+class Product(NamedTuple):
+    """Least squares for the reward itself: R ≈ z'β·h(w'θ), with x = (z, w) and c = (β, θ)."""
+
+    link: Any
+    split: int  # where w and θ begin
+
+
+@borrowing
+def linearise_product(
+    estimator: Any, coef: Any, x: Any, y: float, threshold: float, out: Any
+) -> tuple[float, float]:
+    """Linearise (y − z'β·h(w'θ))²/2, by Gauss and Newton."""
+    d = estimator.split
+    zeta = 0.0
+    for i in range(d):
+        zeta += coef[i] * x[i]
+    eta = 0.0
+    for i in range(d, x.size):
+        eta += coef[i] * x[i]
+    prob = min(value(estimator.link, eta), 1.0)
+    slope = zeta * derivative(estimator.link, eta)
+    for i in range(d):
+        out[i] = prob * x[i]
+    for i in range(d, x.size):
+        out[i] = slope * x[i]
+    return y - zeta * prob, 1.0
