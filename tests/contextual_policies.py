@@ -14,6 +14,7 @@ import numpy as np
 import zib
 from zib import contextual
 from zib.contextual import register_policy
+from zib.core.spec import converted, real, whole
 
 
 class Ridge(NamedTuple):
@@ -68,15 +69,8 @@ def learn(ridge, row, target):
 # ------------------------------------------------------------------------- the reward as a whole
 
 
-class _RidgeFields(NamedTuple):
-    width: float
-
-
-class RidgeUCB(zib.Spec, _RidgeFields):
-    __slots__ = ()
-
-    def __new__(cls, *, width: float = 1.0):
-        return super().__new__(cls, float(width))
+class RidgeUCB(zib.Spec):
+    width: float = real(low=0, default=1.0)
 
 
 def ridge_init(spec, d, q):
@@ -109,16 +103,14 @@ register_policy(
 # ------------------------------------------------------------------------------------- two parts
 
 
-class _TwoPartFields(NamedTuple):
-    link: Any
-    horizon: float
+def registered(link):
+    contextual.value(link, 0.0)
+    return link
 
 
-class TwoPart(zib.Spec, _TwoPartFields):
-    __slots__ = ()
-
-    def __new__(cls, *, link: Any = None, horizon: float = 10_000):
-        return super().__new__(cls, link or contextual.Probit(), float(horizon))
+class TwoPart(zib.Spec):
+    link: Any = converted(registered, allowed="link", default=contextual.Probit())
+    horizon: float = real(low=1, default=10_000)
 
 
 class TwoRidges(NamedTuple):
@@ -167,17 +159,10 @@ register_policy(
 # -------------------------------------------------------------------------------- one set per arm
 
 
-class _PerArmFields(NamedTuple):
-    n_arms: int
-
-
-class PerArm(zib.Spec, _PerArmFields):
+class PerArm(zib.Spec):
     """The mean reward of each arm, whatever its features; knows arms by their numbers."""
 
-    __slots__ = ()
-
-    def __new__(cls, *, n_arms: int):
-        return super().__new__(cls, int(n_arms))
+    n_arms: int = whole(low=1)
 
 
 class Means(NamedTuple):

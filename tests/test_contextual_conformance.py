@@ -12,13 +12,16 @@ import zib
 from tests.contextual_policies import SPECS
 from zib.contextual.policy import POLICIES, register_policy
 from zib.core import spec as declare
-from zib.testing import check_contextual_policy
+from zib.testing import CONTEXTUAL_CHECKS, check_contextual_policy, contextual_checks_of
 from zib.testing.specs import check_refusals
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_policy(name: str) -> None:
-    check_contextual_policy(SPECS[name])
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [(name, check) for name, spec in SPECS.items() for check in contextual_checks_of(spec)],
+)
+def test_policy(name: str, check: str) -> None:
+    CONTEXTUAL_CHECKS[check](SPECS[name])
 
 
 def test_no_registered_policy_is_left_out() -> None:
@@ -73,17 +76,10 @@ class Sums(NamedTuple):
     paid: Any
 
 
-class _Fields(NamedTuple):
-    fault: float
-
-
-class Broken(zib.Spec, _Fields):
+class Broken(zib.Spec):
     """The mean reward times the first feature, with a fault on demand."""
 
-    __slots__ = ()
-
-    def __new__(cls, *, fault: float = 0.0):
-        return super().__new__(cls, float(fault))
+    fault: float = declare.real(default=0.0)
 
 
 (SOUND, LEARNS, DRAWS, NAN, OVERFLOWS, BY_PLACE, MOVED_BY_ZERO, HUGE) = range(8)

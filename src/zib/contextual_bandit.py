@@ -22,6 +22,7 @@ from zib.core import saved as _saved
 from zib.core.entry import Entry
 from zib.core.rng import generator_from_data, generator_to_data
 from zib.core.saved import SavedStateError
+from zib.core.state import problem_in
 from zib.core.validate import InvalidParameterError
 from zib.stats.predictions import Curve, Prediction, capped, predictions
 
@@ -421,6 +422,9 @@ class ContextualBandit(RewardDoor):
             bandit._state = _saved.state_from_data(content["state"], bandit._state)
         except (KeyError, TypeError) as error:
             raise SavedStateError(f"{source} lacks or garbles an entry: {error}") from error
+        problem = problem_in(bandit._state)
+        if problem is not None:
+            raise SavedStateError(f"{source} holds a state that cannot be: {problem}")
         bandit._prepare(bandit._space.out.size)
         return bandit
 

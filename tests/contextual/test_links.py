@@ -11,9 +11,9 @@ import pytest
 from scipy import special, stats
 from statsmodels.genmod.families import links as statsmodels_links
 
-from zib import InvalidParameterError, contextual
+from zib import InvalidParameterError, Spec, contextual
 from zib.contextual import Cauchit, CLogLog, Identity, Log, Logit, Probit
-from zib.testing import check_link
+from zib.testing import LINK_CHECKS, check_link
 
 PROBABILITIES = [Logit(), Probit(), Cauchit(), CLogLog()]
 ALL = [*PROBABILITIES, Log(), Identity()]
@@ -43,9 +43,10 @@ def on(function, link, grid):
     return np.array([function(link, float(z)) for z in grid])
 
 
-@pytest.mark.parametrize("link", ALL, ids=repr)
-def test_conforms(link) -> None:
-    check_link(link)
+@pytest.mark.parametrize("check", LINK_CHECKS)
+@pytest.mark.parametrize("link", [*ALL, contextual.StandardLink(name="cloglog")], ids=repr)
+def test_conforms(link, check) -> None:
+    LINK_CHECKS[check](link)
 
 
 @pytest.mark.parametrize("link", ALL, ids=repr)
@@ -115,3 +116,19 @@ def test_links_are_specs() -> None:
     assert pickle.loads(pickle.dumps(Probit())) == Probit()
     with pytest.raises(TypeError, match="not a registered link"):
         contextual.value(3.0, 1.0)
+
+
+def test_a_link_that_is_not_one_is_named() -> None:
+    class Flat(Spec):
+        pass
+
+    contextual.register_link(
+        Flat,
+        value=lambda link, z: 0.5,
+        derivative=lambda link, z: 0.0,
+        inverse=lambda link, z: 0.0,
+        log_value=lambda link, z: math.log(0.5),
+        log_complement=lambda link, z: math.log(0.5),
+    )
+    with pytest.raises(AssertionError, match="not increasing"):
+        check_link(Flat())

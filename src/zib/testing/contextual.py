@@ -1,8 +1,9 @@
-"""What every contextual policy must keep to."""
+"""What every contextual policy must keep to: one promise, one function with a name."""
 
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import warnings
 from collections.abc import Callable
@@ -15,13 +16,18 @@ from zib.contextual import entry, policy
 from zib.contextual.policy import COVARIANCE, ETA, ZETA
 from zib.contextual_bandit import ContextualBandit
 from zib.core import kernel
-from zib.testing.specs import allowed, check_spec_is_data
+from zib.core.saved import SavedStateError
+from zib.core.saved import dumps as saved_text
+from zib.testing.specs import allowed, check_refusals, check_spec_is_data
 
 Matrix = NDArray[np.float64]
 Reward = Callable[[np.random.Generator, Matrix, int], float]
 
 
-def check_contextual_policy(spec: Any, d: int = 4, q: int = 3, *, rounds: int = 150) -> None:
+D, Q, ROUNDS = 4, 3, 150  # features of the magnitude and of the occurrence; length of runs
+
+
+def check_contextual_policy(spec: Any, d: int = D, q: int = Q, *, rounds: int = ROUNDS) -> None:
     """Check a registered contextual policy against every promise of the library.
 
     Parameters
@@ -34,22 +40,14 @@ def check_contextual_policy(spec: Any, d: int = 4, q: int = 3, *, rounds: int = 
         Length of the runs in which compiled and interpreted decisions are compared.
     """
     policy.lookup_policy(spec)
-    compiles = not kernel.is_interpreted(spec)
-    if compiles:
-        check_spec_is_data(spec)
-    for scene in _scenes(d, q, rounds):
-        _check_scene(spec, scene, compiles)
-    trained = _play(spec, _dense(d, q, rounds), compiled=True)
-    _check_select_learns_nothing(spec, trained)
-    _check_update_draws_nothing(spec, d, q)
-    _check_order_of_actions(spec, trained)
-    _check_zeros_leave_the_magnitude(spec, trained)
-    for size in (1e-8, 1e8):
-        _check_extreme_features(spec, d, q, size)
-    _check_batch_is_its_rewards(spec, d, q)
-    _check_kept_bandit_goes_on(spec, d, q, lambda b: pickle.loads(pickle.dumps(b)), "pickled")
-    if compiles:
-        _check_kept_bandit_goes_on(spec, d, q, lambda b: b.loads(b.dumps()), "saved")
+    for name in contextual_checks_of(spec):
+        CONTEXTUAL_CHECKS[name](spec, d, q, rounds)
+
+
+def contextual_checks_of(spec: Any) -> list[str]:
+    """Return the names of the checks in `CONTEXTUAL_CHECKS` that apply to this policy."""
+    compiled = not kernel.is_interpreted(spec)
+    return [name for name in CONTEXTUAL_CHECKS if compiled or name not in _OF_DATA]
 
 
 # ------------------------------------------------------------------------------------------ scenes
@@ -199,7 +197,49 @@ def _some_features(d: int, q: int, n: int, seed: int = 5) -> tuple[Matrix, Matri
     return rng.normal(size=(n, d)), rng.normal(size=(n, q))
 
 
+def _trained(spec: Any, d: int, q: int, rounds: int) -> _Played:
+    return _play(spec, _dense(d, q, rounds), compiled=True)
+
+
+def _history(spec: Any, d: int, q: int, n: int) -> tuple[Any, Matrix, Matrix, Matrix]:
+    rng = np.random.default_rng(11)
+    z, w = rng.normal(size=(n, d)), rng.normal(size=(n, q))
+    rewards = np.where(rng.random(n) < 0.4, rng.normal(1.0, 1.0, n), 0.0)
+    return _ids(spec, n), z, w, np.array([allowed(spec, r) for r in rewards])
+
+
+def _bandit(spec: Any, d: int, q: int) -> ContextualBandit:
+    return ContextualBandit(spec, n_features=(d, q), seed=5)
+
+
+def _taught(spec: Any, d: int, q: int) -> ContextualBandit:
+    ids, z, w, rewards = _history(spec, d, q, 60)
+    bandit = _bandit(spec, d, q)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        bandit.update_many(ids.tolist(), rewards, (z, w))
+    return bandit
+
+
 # ---------------------------------------------------------------------------------------- promises
+
+
+def spec_is_data(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """A spec is rebuilt by its parameters, pickles and hashes."""
+    check_spec_is_data(spec)
+
+
+def wrong_parameters_are_refused(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """Wrong parameters raise one sentence that names them."""
+    check_refusals(spec)
+
+
+def compiled_code_decides_as_interpreted(
+    spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS
+) -> None:
+    """In all kinds of worlds, no score is NaN and compiled code does what the interpreter does."""
+    for scene in _scenes(d, q, rounds):
+        _check_scene(spec, scene, compiles=not kernel.is_interpreted(spec))
 
 
 def _check_scene(spec: Any, scene: _Scene, compiles: bool) -> None:
@@ -225,15 +265,13 @@ def _check_scene(spec: Any, scene: _Scene, compiles: bool) -> None:
     )
 
 
-def _shape_of(trained: _Played) -> tuple[int, int]:
-    return trained.space.z_row.size, trained.space.w_row.size
-
-
-def _check_select_learns_nothing(spec: Any, trained: _Played) -> None:
+def deciding_learns_nothing(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """`scores` and `moments` leave the state as it is."""
+    trained = _trained(spec, d, q, rounds)
     before = copy.deepcopy(trained.state)
-    z, w = _some_features(*_shape_of(trained), 5)
+    z, w = _some_features(d, q, 5)
     rng = np.random.default_rng(1)
-    space = entry.buffers(5, z.shape[1], w.shape[1])
+    space = entry.buffers(5, d, q)
     pin = entry.loose_pin(spec, trained.state, rng, space)
     for _ in range(20):
         entry.select_arms.interpreted(pin, _ids(spec, 5), z, w)
@@ -242,14 +280,8 @@ def _check_select_learns_nothing(spec: Any, trained: _Played) -> None:
     assert not changed, f"`scores` and `moments` must not change the state; changed: {changed}"
 
 
-def _history(spec: Any, d: int, q: int, n: int) -> tuple[Any, Matrix, Matrix, Matrix]:
-    rng = np.random.default_rng(11)
-    z, w = rng.normal(size=(n, d)), rng.normal(size=(n, q))
-    rewards = np.where(rng.random(n) < 0.4, rng.normal(1.0, 1.0, n), 0.0)
-    return _ids(spec, n), z, w, np.array([allowed(spec, r) for r in rewards])
-
-
-def _check_update_draws_nothing(spec: Any, d: int, q: int) -> None:
+def learning_draws_nothing(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """`update` draws no random numbers, and the same rewards teach the same."""
     # `update` has no Generator, so it could only draw from the global one
     ids, z, w, rewards = _history(spec, d, q, 40)
     before = copy.deepcopy(np.random.get_state(legacy=False))  # noqa: NPY002
@@ -263,10 +295,13 @@ def _check_update_draws_nothing(spec: Any, d: int, q: int) -> None:
     assert not changed, f"the same rewards must teach the same; different: {changed}"
 
 
-def _check_order_of_actions(spec: Any, trained: _Played) -> None:
+def order_of_actions_does_not_matter(
+    spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS
+) -> None:
+    """The score of an action is the same wherever it stands among the others."""
     if policy.draws_randomly(spec):
         return
-    d, q = _shape_of(trained)
+    trained = _trained(spec, d, q, rounds)
     n = 37
     z, w = _some_features(d, q, n)
     ids = _ids(spec, n)
@@ -283,8 +318,9 @@ def _check_order_of_actions(spec: Any, trained: _Played) -> None:
     )
 
 
-def _check_zeros_leave_the_magnitude(spec: Any, trained: _Played) -> None:
-    d, q = _shape_of(trained)
+def zeros_leave_the_magnitude(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """A zero teaches a separate model of the magnitude nothing."""
+    trained = _trained(spec, d, q, rounds)
     z, w = _some_features(d, q, 6)
     before = _moments(spec, trained.pin, z, w)
     separate = not np.isnan(before[ETA]).any() and not before[COVARIANCE].any()
@@ -298,6 +334,12 @@ def _check_zeros_leave_the_magnitude(spec: Any, trained: _Played) -> None:
         "a zero says nothing about the magnitude, but its estimate moved by "
         f"{np.abs(before[ZETA] - after[ZETA]).max():g}"
     )
+
+
+def features_may_be_tiny_or_huge(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """Scores and moments stay finite with features of any size."""
+    for size in (1e-8, 1e8):
+        _check_extreme_features(spec, d, q, size)
 
 
 def _check_extreme_features(spec: Any, d: int, q: int, size: float) -> None:
@@ -314,11 +356,8 @@ def _check_extreme_features(spec: Any, d: int, q: int, size: float) -> None:
     assert np.isfinite(rows).all(), f"moments with {scene.name}: {found}"
 
 
-def _bandit(spec: Any, d: int, q: int) -> ContextualBandit:
-    return ContextualBandit(spec, n_features=(d, q), seed=5)
-
-
-def _check_batch_is_its_rewards(spec: Any, d: int, q: int) -> None:
+def batch_is_its_rewards(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """A batch teaches what its rewards teach one by one."""
     ids, z, w, rewards = _history(spec, d, q, 40)
     single, batch = _bandit(spec, d, q), _bandit(spec, d, q)
     with warnings.catch_warnings():
@@ -330,16 +369,24 @@ def _check_batch_is_its_rewards(spec: Any, d: int, q: int) -> None:
     assert not changed, f"a batch must teach what its rewards teach one by one; not so: {changed}"
 
 
+def pickled_bandit_goes_on(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """A pickled bandit decides and learns as it would have without."""
+    _check_kept_bandit_goes_on(spec, d, q, lambda b: pickle.loads(pickle.dumps(b)), "pickled")
+
+
+def saved_bandit_goes_on(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """A saved bandit decides and learns as it would have without."""
+    _check_kept_bandit_goes_on(spec, d, q, lambda b: b.loads(b.dumps()), "saved")
+
+
 def _check_kept_bandit_goes_on(
     spec: Any, d: int, q: int, kept: Callable[[ContextualBandit], ContextualBandit], how: str
 ) -> None:
     n = min(4, int(getattr(spec, "n_arms", 4)))
-    ids, z, w, rewards = _history(spec, d, q, 60)
-    bandit = _bandit(spec, d, q)
+    bandit = _taught(spec, d, q)
+    twin = kept(bandit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        bandit.update_many(ids.tolist(), rewards, (z, w))
-        twin = kept(bandit)
         for t in range(20):
             features = _some_features(d, q, n, seed=t)
             mine, yours = bandit.select(features), twin.select(features)
@@ -349,3 +396,43 @@ def _check_kept_bandit_goes_on(
             twin.update(yours, reward, features)
     changed = _different(bandit.state, twin.state)
     assert not changed, f"a {how} bandit must learn as it would have without; not so: {changed}"
+
+
+def impossible_states_are_refused(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """A saved state with a number that cannot be is refused when it is loaded."""
+    content = json.loads(_taught(spec, d, q).dumps())
+    content.pop("checksum")
+    _spoil(content["state"])
+    try:
+        ContextualBandit.loads(saved_text(content))
+    except SavedStateError:
+        return
+    raise AssertionError("a saved state that holds NaN must be refused")
+
+
+def _spoil(data: Any) -> None:
+    """Put NaN in place of the first number of a saved state."""
+    inside = next(iter(data)) if isinstance(data, dict) else 0
+    if isinstance(data[inside], dict | list):
+        _spoil(data[inside])
+    else:
+        data[inside] = "nan"
+
+
+_CHECKS = (
+    spec_is_data,
+    wrong_parameters_are_refused,
+    compiled_code_decides_as_interpreted,
+    deciding_learns_nothing,
+    learning_draws_nothing,
+    order_of_actions_does_not_matter,
+    zeros_leave_the_magnitude,
+    features_may_be_tiny_or_huge,
+    batch_is_its_rewards,
+    pickled_bandit_goes_on,
+    saved_bandit_goes_on,
+    impossible_states_are_refused,
+)
+CONTEXTUAL_CHECKS: dict[str, Callable[..., None]] = {check.__name__: check for check in _CHECKS}
+# Not for policies that hold Python objects: those are pickled, not saved.
+_OF_DATA = ("spec_is_data", "saved_bandit_goes_on", "impossible_states_are_refused")
