@@ -358,7 +358,8 @@ def earnings_figure(
         style = style_of(labels[i])
         ax.plot(totals[i, 1:], [y, y], color=style.color, linewidth=3.0, solid_capstyle="round")
         ax.plot(
-            [totals[i, 0]], [y], marker=style.marker or "o", color=style.color, markersize=8,
+            [totals[i, 0]], [y], marker=style.marker or "o", color=style.color,
+            markersize=12 if style.marker == "*" else 8,
             markeredgecolor="white", linestyle="none",
         )  # fmt: skip
     ax.axvline(best, color="#333333", linewidth=1.2, linestyle=(0, (4, 3)))
