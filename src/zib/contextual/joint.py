@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zib.contextual.fit import learn, settle
 from zib.contextual.links import derivative, value
-from zib.contextual.models import BERNOULLI, GLM, MedianOfMeans, noise
+from zib.contextual.models import BERNOULLI, GLM, MedianOfMeans, noise, settle
 from zib.contextual.policy import (
     ETA,
     ETA_VARIANCE,
@@ -26,6 +25,7 @@ from zib.contextual.policy import (
     ZETA_VARIANCE,
     Clock,
     Parts,
+    learn_parts,
     new_clock,
     new_parts,
     predictors,
@@ -151,10 +151,7 @@ def _init(spec: Any, d: int, q: int) -> Parts:
 
 @borrowing
 def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    state.clock.rounds[0] += 1.0
-    learn(GLM(spec.link, BERNOULLI), state.occurrence, w, 1.0 if reward != 0.0 else 0.0)
-    if reward != 0.0:
-        learn(spec.magnitude, state.magnitude, z, reward)
+    learn_parts(spec, state, BERNOULLI, z, w, reward)
 
 
 @borrowing

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from zib.contextual.fit import learn
 from zib.contextual.links import smallest_slope, value
-from zib.contextual.models import GLM, SCORE, noise
+from zib.contextual.models import SCORE, noise
 from zib.contextual.policy import (
     KEPT,
     LINK,
     MAGNITUDE,
     Parts,
     geometry,
+    learn_parts,
     n_actions,
     new_clock,
     new_parts,
@@ -129,10 +129,7 @@ def _init(spec: Any, d: int, q: int) -> Parts:
 
 @borrowing
 def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
-    state.clock.rounds[0] += 1.0
-    learn(GLM(spec.link, SCORE), state.occurrence, w, 1.0 if reward != 0.0 else 0.0)
-    if reward != 0.0:
-        learn(spec.magnitude, state.magnitude, z, reward)
+    learn_parts(spec, state, SCORE, z, w, reward)
 
 
 @borrowing

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zib.contextual.fit import learn
 from zib.contextual.links import derivative, link_parameter, resolve_link, value
 from zib.contextual.models import (
+    GLM,
     magnitude_parameter,
     new_magnitude,
     new_model,
@@ -221,6 +223,15 @@ def new_parts(spec: Any, d: int, q: int, *, clock: Clock, plain: bool, samples: 
         new_magnitude(spec.magnitude, d, **size, plain=plain, samples=samples),
         clock,
     )
+
+
+@borrowing
+def learn_parts(spec: Any, state: Any, weights: int, z: Any, w: Any, reward: float) -> None:
+    """Learn a reward: whether it is zero, and its size if not; `weights` are those of `GLM`."""
+    state.clock.rounds[0] += 1.0
+    learn(GLM(spec.link, weights), state.occurrence, w, 1.0 if reward != 0.0 else 0.0)
+    if reward != 0.0:
+        learn(spec.magnitude, state.magnitude, z, reward)
 
 
 @borrowing

@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.contextual.link import value
-from zib.contextual.links import StandardLink
+from zib.contextual.links import StandardLink, value
 from zib.core import validate as check
 from zib.core.cache import cached_njit
 from zib.core.kernel import jitable

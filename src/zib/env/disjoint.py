@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zib.contextual.link import inverse
+from zib.contextual.links import inverse
 from zib.core.cache import cached_njit
 from zib.core.spec import positive, real, whole, word
 from zib.core.validate import InvalidParameterError

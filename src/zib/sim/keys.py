@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from zib.contextual.link import LINKS
+from zib.contextual.links import LINKS
 from zib.contextual.policy import POLICIES
 from zib.core import cache
 from zib.core.kernel import REGISTRY

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.stats.intervals import normal_quantile
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -77,10 +79,8 @@ def predictions(
     inflated
         Added to magnitudes and rewards.
     """
-    from scipy import special
-
     eta, eta_variance, zeta, zeta_variance, _ = moments
-    quantile = float(special.ndtri(0.5 + 0.5 * level))
+    quantile = normal_quantile(level)
     half = quantile * _spread(zeta_variance)
     mu, mu_low, mu_high = (
         (x if magnitude is None else magnitude.value(x)) + inflated

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import zib
 import zib.cases.loan
-from zib.contextual.link import LINKS
+from zib.contextual.links import LINKS
 from zib.contextual.policy import POLICIES
 from zib.core.kernel import REGISTRY
 from zib.core.validate import InvalidParameterError

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from zib.cases.loan.market import CUT_LEVELS
 from zib.cases.loan.records import LoanRecords
-from zib.contextual.link import derivative, inverse, log_complement, log_value, value
+from zib.contextual.links import derivative, inverse, log_complement, log_value, value
 from zib.core.cache import cached_njit
 from zib.core.validate import InvalidParameterError, choice, real, vector
 from zib.env.contextual import LINK_NAMES, LINKS, LinkName

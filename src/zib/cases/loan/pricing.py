@@ -24,7 +24,7 @@ from zib.cases.loan.fit import (
     transformed,
 )
 from zib.cases.loan.records import LoanRecords
-from zib.contextual.link import value
+from zib.contextual.links import value
 from zib.core.cache import cached_njit
 from zib.core.rng import Role, stream
 from zib.core.spec import positive, word
