@@ -103,6 +103,7 @@ class Naive(_Baseline):
 
     __slots__ = ()
     noun = "naive"
+    looks = {"naive UCB": "#E69F00 ^ dashed", "naive TS": "#999933 v dashdot"}
 
 
 def _naive_init(spec: Naive, d: int, q: int) -> OnePart:
@@ -196,6 +197,7 @@ class Integrated(_Baseline):
     bound: float = positive(default=1.0)
     memory: int = KEPT
     noun = "integrated"
+    looks = {"integrated UCB": "#D55E00 P", "integrated TS": "#CC79A7 X dashdot"}
 
 
 def _integrated_init(spec: Integrated, d: int, q: int) -> OnePart:

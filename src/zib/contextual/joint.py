@@ -89,6 +89,7 @@ class JointUCB(_JointPolicy):
 
     __slots__ = ()
     label = "Joint-UCB"
+    looks = {"Joint-UCB": "#882255 h heavy"}
 
 
 class LaplaceTS(_JointPolicy):
@@ -124,6 +125,7 @@ class LaplaceTS(_JointPolicy):
 
     __slots__ = ()
     prior: str = choice(("fixed", "learned"), default="fixed")
+    looks = {"Laplace-TS": "#332288 D dashdot heavy"}
 
     def check(self) -> None:
         """Refuse a learned prior for a model without a posterior."""

@@ -64,19 +64,12 @@ LOOKS = {
     "ZI posterior": "#6699CC d dashdot heavy",
     "ZI posterior learned": "#0072B2 d heavy",
     "ZI adaptive": "#000000 * heavy",
-    # both parts in one number
-    "Joint-UCB": "#882255 h heavy",
-    "Laplace-TS": "#332288 D dashdot heavy",
     # the paper's baselines
     "UCB component size": "#E69F00 ^",
     "UCB variance size": "#CC79A7 v",
     "UCB estimated size": "#999933 P dashdot",
     "UCB true size (strong)": "#D55E00 X",
     "MOTS": "#661100 * dashdot",
-    "naive UCB": "#E69F00 ^ dashed",
-    "naive TS": "#999933 v dashdot",
-    "integrated UCB": "#D55E00 P",
-    "integrated TS": "#CC79A7 X dashdot",
     # what a user would pick without knowing of zero inflation
     "UCB1": "#8C8C8C < dotted thin",
     "UCB-V": "#8C8C8C p dashdot thin",
