@@ -26,6 +26,7 @@ from zib.contextual import (
     policy,
 )
 from zib.contextual.fit import ALWAYS_REFIT
+from zib.testing.specs import check_refusals
 
 FEW = {"n_bootstrap": 8, "refit_growth": 1.5}
 
@@ -583,6 +584,21 @@ def test_printing() -> None:
 def test_bad_input_is_named(make, message) -> None:
     with pytest.raises(zib.InvalidParameterError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "model", [GLMModel(), GLMModel("gaussian"), SklearnModel(Ridge())], ids=lambda m: repr(m)[:20]
+)
+def test_wrong_parameters_are_refused_and_right_ones_stay(model) -> None:
+    check_refusals(model)
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        model.memory = 300
+
+
+def test_models_with_the_same_parameters_are_not_the_same() -> None:
+    one, two = GLMModel(), GLMModel()
+    assert repr(one) == repr(two)
+    assert one != two
 
 
 @pytest.mark.parametrize("make", [GLMModel, lambda: SklearnModel(Ridge())])
