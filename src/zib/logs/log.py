@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Required, TypedDict, Unpack, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,6 +62,18 @@ class Log(Protocol):
 
     def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
         """Yield all rows in order, at most `size` at a time."""
+
+
+class Roles(TypedDict, total=False):
+    """Which column plays which role; see `LoggedData.from_frame`."""
+
+    arm: Required[str]
+    reward: Required[str]
+    propensity: str | None
+    context: Sequence[str]
+    time: str | None
+    unit: str | None
+    arms: Sequence[Hashable] | None
 
 
 def _frozen(array: Any, dtype: Any = np.float64) -> Any:
@@ -145,26 +157,9 @@ class LoggedData:
         return log
 
     @classmethod
-    def read(
-        cls,
-        path: Any,
-        *,
-        arm: str,
-        reward: str,
-        propensity: str | None = None,
-        context: Sequence[str] = (),
-        time: str | None = None,
-        unit: str | None = None,
-        arms: Sequence[Hashable] | None = None,
-    ) -> LoggedData:
-        """Return the log in a CSV or Parquet file; parameters as for `from_frame`."""
-        from zib.logs.tables import open_table
-
-        open_table(str(path))
-        return cls.from_frame(
-            str(path), arm=arm, reward=reward, propensity=propensity, context=context, time=time,
-            unit=unit, arms=arms,
-        )  # fmt: skip
+    def read(cls, path: Any, **roles: Unpack[Roles]) -> LoggedData:
+        """Return the log in a CSV or Parquet file; columns are named as for `from_frame`."""
+        return cls.from_frame(str(path), **roles)
 
     @classmethod
     def from_arrays(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, looks_numeric, numbers, times
-from zib.logs.log import LogBatch, LoggedData, describe, extras
+from zib.logs.log import LogBatch, LoggedData, Roles, describe, extras
 from zib.logs.tables import BATCH, LogError, open_table
 
 Array = NDArray[np.float64]
@@ -49,8 +49,10 @@ class _Layout:
         context: Sequence[str] = (),
         time: str | None = None,
         unit: str | None = None,
+        arms: Sequence[Hashable] | None = None,
     ) -> None:
         self.table = open_table(source)
+        self._source, self._stamp = source, _stamp(source)
         find = self.table.require
         self._arm, self._reward = find("arm", arm), find("reward", reward)
         self.propensity = None if propensity is None else find("propensity", propensity)
@@ -67,8 +69,9 @@ class _Layout:
             self._arm, MANY_ARMS, "an arm should be chosen again and again: bin the values"
         )
         self._levels: dict[str, Labels] = {}
+        self._wanted = arms
 
-    def check(self, arms: Sequence[Hashable] | None, keep: float) -> tuple[int, list[_Rows] | None]:
+    def check(self, keep: float) -> tuple[int, list[_Rows] | None]:
         """Read everything once: check it, collect the labels and fix their order.
 
         Returns the number of rows, and the rows themselves if there are at most `keep`.
@@ -94,7 +97,7 @@ class _Layout:
             raise LogError(f"{self.table.name} has no rows")
         if units is not None:
             units.check(self)
-        self.arms = self._labels.settle(arms)
+        self.arms = self._labels.settle(self._wanted)
         names: list[str] = []
         for name in self._context:
             levels = self._levels.get(name)
@@ -144,7 +147,9 @@ class _Layout:
         return LogBatch(rows.start, arm, rows.reward, rows.propensity, context, rows.time)
 
     def batches(self, size: int) -> Iterator[LogBatch]:
-        """Read the table again."""
+        """Read the table again, unless its file has changed since."""
+        if _stamp(self._source) != self._stamp:
+            raise LogError(f"{self.table.name} has changed since it was checked; open it again")
         n = 0
         for batch in self._raw(size):
             yield self.finished(self._decode(batch, n))
@@ -178,16 +183,7 @@ class _Layout:
 
 
 def open_log(
-    source: Any,
-    *,
-    arm: str,
-    reward: str,
-    propensity: str | None = None,
-    context: Sequence[str] = (),
-    time: str | None = None,
-    unit: str | None = None,
-    arms: Sequence[Hashable] | None = None,
-    in_memory: float = 3_000_000,
+    source: Any, *, in_memory: float = 3_000_000, **roles: Unpack[Roles]
 ) -> LoggedData | LogScan:
     """Read a log once; return it in memory if it has at most `in_memory` rows, else a `LogScan`.
 
@@ -195,10 +191,11 @@ def open_log(
     ----------
     source
         As for `LogScan`.
-    arm, reward, propensity, context, time, unit, arms
-        As for `LoggedData.from_frame`.
     in_memory
         Number of rows up to which the log is kept in memory.
+    **roles
+        The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time`` and ``unit``, and
+        ``arms``, as for `LoggedData.from_frame`.
 
     Examples
     --------
@@ -209,13 +206,10 @@ def open_log(
     >>> open_log(frame, arm="ad", reward="spent", in_memory=2)
     <LogScan: 3 rows, 2 arms>
     """
-    stamp = _stamp(source)
-    layout = _Layout(
-        source, arm=arm, reward=reward, propensity=propensity, context=context, time=time, unit=unit
-    )
-    n, kept = layout.check(arms, in_memory)
+    layout = _Layout(source, **roles)
+    n, kept = layout.check(in_memory)
     if kept is None:
-        return LogScan._of(source, layout, n, stamp)
+        return LogScan._of(layout, n)
     units = None if layout.unit is None else [rows.unit or [] for rows in kept]
     return layout.load([layout.finished(rows) for rows in kept], units)
 
@@ -228,8 +222,9 @@ class LogScan:
     source
         Path of a CSV file (possibly compressed), of a Parquet file or of a folder of them; or a
         frame.
-    arm, reward, propensity, context, time, unit, arms
-        As for `LoggedData.from_frame`.
+    **roles
+        The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time`` and ``unit``, and
+        ``arms``, as for `LoggedData.from_frame`.
 
     Notes
     -----
@@ -249,33 +244,14 @@ class LogScan:
     [[0.0, 3.0], [0.0]]
     """
 
-    def __init__(
-        self,
-        source: Any,
-        *,
-        arm: str,
-        reward: str,
-        propensity: str | None = None,
-        context: Sequence[str] = (),
-        time: str | None = None,
-        unit: str | None = None,
-        arms: Sequence[Hashable] | None = None,
-    ) -> None:
-        stamp = _stamp(source)
-        layout = _Layout(
-            source, arm=arm, reward=reward, propensity=propensity, context=context, time=time,
-            unit=unit,
-        )  # fmt: skip
-        n, _ = layout.check(arms, keep=0)
-        self._set(source, layout, n, stamp)
-
-    def _set(self, source: Any, layout: _Layout, n_rows: int, stamp: Any) -> None:
-        self._source, self._layout, self._n_rows, self._stamp = source, layout, n_rows, stamp
+    def __init__(self, source: Any, **roles: Unpack[Roles]) -> None:
+        self._layout = _Layout(source, **roles)
+        self._n_rows, _ = self._layout.check(keep=0)
 
     @classmethod
-    def _of(cls, source: Any, layout: _Layout, n_rows: int, stamp: Any) -> LogScan:
+    def _of(cls, layout: _Layout, n_rows: int) -> LogScan:
         out = cls.__new__(cls)
-        out._set(source, layout, n_rows, stamp)
+        out._layout, out._n_rows = layout, n_rows
         return out
 
     @property
@@ -300,9 +276,6 @@ class LogScan:
 
     def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
         """Yield all rows in order, at most `size` at a time."""
-        if _stamp(self._source) != self._stamp:
-            name = self._layout.table.name
-            raise LogError(f"{name} has changed since it was checked; open it again")
         yield from self._layout.batches(size)
 
     def load(self) -> LoggedData:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,9 @@ class Difference(NamedTuple):
     reasons: tuple[str, ...]
 
 
+Row = TypeVar("Row", Value, Difference)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Values of policies, estimated from a log; made by `zib.ope.evaluate`.
@@ -95,27 +98,11 @@ class Evaluation:
 
     def value(self, policy: str, estimator: str | None = None) -> Value:
         """Return the value of a policy; by its last estimator if none is named."""
-        found = [v for v in self.values if v.policy == policy]
-        if estimator is not None:
-            found = [v for v in found if v.estimator == estimator]
-        if not found:
-            raise InvalidParameterError(
-                f"`policy` and `estimator` must be among those evaluated; "
-                f"got {policy!r}, {estimator!r}"
-            )
-        return found[-1]
+        return _last(self.values, policy, estimator, "evaluated")
 
     def difference(self, policy: str, estimator: str | None = None) -> Difference:
         """Return the difference of a policy to the baseline; by its last estimator by default."""
-        found = [d for d in self.differences if d.policy == policy]
-        if estimator is not None:
-            found = [d for d in found if d.estimator == estimator]
-        if not found:
-            raise InvalidParameterError(
-                f"`policy` and `estimator` must be among those compared; "
-                f"got {policy!r}, {estimator!r}"
-            )
-        return found[-1]
+        return _last(self.differences, policy, estimator, "compared")
 
     def to_frame(self, what: str = "values") -> pd.DataFrame:
         """Return the "values", "differences" or "diagnostics" as a pandas frame."""
@@ -216,6 +203,16 @@ def _number(x: float, digits: int = 5) -> str:
 
 def _interval(low: float, high: float) -> str:
     return MISSING if math.isnan(low) else f"[{_number(low, 4)}, {_number(high, 4)}]"
+
+
+def _last(rows: tuple[Row, ...], policy: str, estimator: str | None, how: str) -> Row:
+    """Return the last row about a policy, and by an estimator if one is named."""
+    found = [row for row in rows if row.policy == policy and estimator in (None, row.estimator)]
+    if not found:
+        raise InvalidParameterError(
+            f"`policy` and `estimator` must be among those {how}; got {policy!r}, {estimator!r}"
+        )
+    return found[-1]
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
