@@ -9,65 +9,53 @@ Run this file to see it pass the conformance suite and play a simulation.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import zib
-from zib.stats.arms import ArmState, new_state, observe, reward_variance
+from zib.core.spec import positive
+from zib.core.state import Floats, Part, per_arm
+from zib.stats.arms import observe, reward_variance
 
-# 1. The spec: parameters only, immutable. Compiled code sees the fields, so they are numbers.
-
-
-class _Fields(NamedTuple):
-    width: float
-    floor: float
+# 1. The spec: parameters with their ranges, declared once. From this follow the constructor, its
+#    one-sentence errors, `repr`, equality and what is saved. Compiled code sees the numbers.
 
 
-class WidthUCB(zib.Spec, _Fields):
+class WidthUCB(zib.Spec):
     """Mean reward plus `width` standard errors; `floor` is the least standard deviation."""
 
-    __slots__ = ()
-    default_label = "width UCB"
-
-    def __new__(cls, *, width: float = 2.0, floor: float = 0.1) -> WidthUCB:
-        """Check the parameters here, once; kernels never check anything."""
-        if not (math.isfinite(width) and width > 0):
-            raise zib.InvalidParameterError(f"`width` must lie in (0, inf); got {width!r}")
-        if not (math.isfinite(floor) and floor > 0):
-            raise zib.InvalidParameterError(f"`floor` must lie in (0, inf); got {floor!r}")
-        return super().__new__(cls, float(width), float(floor))
+    width: float = positive(default=2.0)
+    floor: float = positive(default=0.1)
+    label = "width UCB"
 
 
-# 2. The state. `ArmState` counts pulls, non-zero rewards, their sum and spread per arm, and has as
-#    many columns of `cache` per arm as you ask for.
+# 2. The state. Every policy has pulls, non-zero rewards, their sum and spread per arm. What yours
+#    keeps besides has a name and is declared here; arms that come and go, saving, loading and
+#    checking a loaded file follow from it.
 
-INDEX = 0
 
+class Kept(Part):
+    """What is derived about an arm, once per reward instead of once per decision."""
 
-def init(spec: WidthUCB, n_arms: int) -> ArmState:
-    """Return the state before the first reward."""
-    state = new_state(n_arms, n_cache=1)
-    state.cache[:, INDEX] = np.inf
-    return state
+    score: Floats = per_arm(start=math.inf, finite=False)  # untried arms come first
 
 
 # 3. The kernels: plain Python on numbers and arrays, run by the interpreter and compiled from the
 #    same text. Use `math`, not NumPy, on single numbers, so that both give the same bits, and guard
 #    every division, square root and logarithm: compiled code does not raise. `register` makes them
-#    compilable, also for each other; any other function they call needs
-#    `@zib.jitable`.
+#    compilable, also for each other; any other function they call needs `@zib.jitable`.
 
 
 def refresh(spec: Any, state: Any, arm: int) -> None:
-    """Recompute what is cached about one arm from its statistics."""
+    """Recompute what is derived from the statistics of one arm."""
     n = state.pulls[arm]
     if n == 0.0:
-        state.cache[arm, INDEX] = np.inf  # untried arms come first
+        state.own.score[arm] = np.inf
         return
     seen = reward_variance(n, state.nonzero[arm], state.total[arm], state.spread[arm])
     variance = max(spec.floor * spec.floor, seen)
-    state.cache[arm, INDEX] = state.total[arm] / n + spec.width * math.sqrt(variance / n)
+    state.own.score[arm] = state.total[arm] / n + spec.width * math.sqrt(variance / n)
 
 
 def update(spec: Any, state: Any, arm: int, reward: float) -> None:
@@ -79,13 +67,13 @@ def update(spec: Any, state: Any, arm: int, reward: float) -> None:
 def scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     """Write one score per arm; the largest is played, ties at random. The state stays as it is."""
     for k in range(out.size):
-        out[k] = state.cache[k, INDEX]
+        out[k] = state.own.score[k]
 
 
 # 4. Registration. `additive=True` promises that the statistics are sums over rewards, which makes
 #    `Bandit.merge` and `Bandit.revise` work; `randomized=True` is for kernels that draw from `rng`.
 
-zib.register(WidthUCB, init=init, scores=scores, update=update, refresh=refresh, additive=True)
+zib.register(WidthUCB, own=Kept, scores=scores, update=update, refresh=refresh, additive=True)
 
 
 def main() -> None:

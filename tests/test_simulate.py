@@ -99,7 +99,7 @@ def test_strong_baseline_gets_the_true_sizes() -> None:
     state = zib.core.kernel.init(spec, 3)
     loop.give_true_sizes(spec, state, ENV)
     tau = np.sqrt(zib.theory.product_variance_proxy(ENV.magnitudes, ENV.probs, 1.0))
-    assert np.allclose(state.cache[:, 1], tau)
+    assert np.allclose(state.own.true_size, tau)
 
 
 def test_inflated_value_shifts_rewards_and_not_regret() -> None:

@@ -18,13 +18,14 @@ from zib.core import saved as _saved
 from zib.core import validate
 from zib.core.rng import generator_from_data, generator_to_data
 from zib.core.saved import SavedStateError
+from zib.core.state import add_states, arrays, copied, problem_in, rearranged
 from zib.core.validate import InvalidParameterError
-from zib.mab.zi_adaptive import ZIAdaptive
-from zib.stats.arms import CLOCK, add_states, forget, observe, subtract_states
+from zib.mab.adaptive import ZIAdaptive
+from zib.stats.arms import forget, observe
 from zib.stats.intervals import ArmMeans, arm_means
 
 LARGEST_REWARD = 1e100  # sums of squares stay finite for any number of rounds
-FORMAT, FORMAT_VERSION = "zib.Bandit", 1
+FORMAT, FORMAT_VERSION = "zib.Bandit", 2
 _PLAIN_NUMBERS = frozenset({float, int, bool, np.float64, np.bool_})
 
 __all__ = ["ArmMeans", "Bandit", "Propensities", "SavedStateError"]
@@ -179,7 +180,7 @@ class Bandit(RewardDoor):
         self._position = {label: k for k, label in enumerate(parts.arms)}
         self._state = parts.state
         self._pin = _entry.pin(self._spec, self._state, self._rng)
-        self._clock = int(self._state.shared[CLOCK]) if hasattr(self._state, "shared") else 0
+        self._clock = int(self._state.clock[0]) if hasattr(self._state, "clock") else 0
 
     # ------------------------------------------------------------------------------- what it is
 
@@ -211,7 +212,7 @@ class Bandit(RewardDoor):
     @property
     def state(self) -> Any:
         """A copy of what was learned."""
-        return _copied(self._state)
+        return copied(self._state)
 
     @property
     def pulls(self) -> dict[Hashable, int]:
@@ -337,7 +338,7 @@ class Bandit(RewardDoor):
         kernel.weigh(self._spec, self._state, k, before, -1.0)
         observe(self._state, k, after)
         kernel.weigh(self._spec, self._state, k, after, 1.0)
-        kernel.refresh(self._spec, self._state, k)
+        _entry.refresh.for_spec(self._spec)(self._pin, k)
 
     def merge(self, other: Bandit, *, since: Bandit | None = None) -> None:
         """Add what another worker learned, as if one bandit had seen all rewards.
@@ -361,19 +362,19 @@ class Bandit(RewardDoor):
         known = {*self._position, *gone}
         labels = self._arms + tuple(a for a in other._arms if a not in known)
         total = self._spread_over(labels)
-        sums = kernel.lookup(self._spec).sums
-        add_states(total, other._spread_over(labels), sums)
+        add_states(total, other._spread_over(labels))
         if since is not None:
             base = since._spread_over(labels)
             for k, label in enumerate(labels):
                 if label not in other._position:  # removed over there: not counted twice
-                    for array in base[:5]:
-                        array[k] = 0.0
+                    for _, declaration, array in arrays(base):
+                        if declaration.is_per_arm:
+                            array[k] = 0.0
             if (base.pulls > total.pulls).any() or (base.nonzero > total.nonzero).any():
                 raise InvalidParameterError(
                     "`since` must be the state both bandits started from; it holds more rewards"
                 )
-            subtract_states(total, base, sums)
+            add_states(total, base, sign=-1.0)
         self._adopt(_Parts(labels, total))
         self._refresh()
 
@@ -406,10 +407,7 @@ class Bandit(RewardDoor):
                 "policy": _saved.spec_to_data(self._spec),
                 "arms": [_saved.label_to_data(label) for label in self._arms],
                 "inflated": self._inflated,
-                "state": {
-                    name: _saved.array_to_data(array)
-                    for name, array in zip(self._state._fields, self._state, strict=True)
-                },
+                "state": _saved.state_to_data(self._state),
                 "rng": generator_to_data(self._rng),
             }
         )
@@ -427,20 +425,18 @@ class Bandit(RewardDoor):
         source: str = "the text",
     ) -> Self:
         """Return the bandit saved by `dumps`; see `load`."""
-        content = _saved.loads(text, FORMAT, FORMAT_VERSION, source)
+        content = _saved.loads(text, FORMAT, FORMAT_VERSION, source, oldest=FORMAT_VERSION)
         try:
             spec = _saved.spec_from_data(content["policy"])
             arms = [_saved.label_from_data(label) for label in content["arms"]]
             rng = generator_from_data(content["rng"]) if seed is None else seed
             bandit = cls(spec, arms=arms, seed=rng, inflated=content["inflated"])
-            state = type(bandit._state)(
-                *(
-                    _saved.array_from_data(content["state"][name], like, name)
-                    for name, like in zip(bandit._state._fields, bandit._state, strict=True)
-                )
-            )
+            state = _saved.state_from_data(content["state"], bandit._state)
         except (KeyError, TypeError) as error:
             raise SavedStateError(f"{source} lacks or garbles an entry: {error}") from error
+        problem = problem_in(state)
+        if problem is not None:
+            raise SavedStateError(f"{source} is damaged: {problem}")
         bandit._adopt(_Parts(bandit._arms, state))
         return bandit
 
@@ -485,17 +481,5 @@ class Bandit(RewardDoor):
 
     def _spread_over(self, labels: tuple[Hashable, ...]) -> Any:
         """Return a copy of the state with the rows of `labels`; unknown labels are untried."""
-        fresh = kernel.init(self._spec, len(labels))
-        to = [new for new, label in enumerate(labels) if label in self._position]
-        source = [self._position[labels[new]] for new in to]
-        for name, array, mine in zip(fresh._fields, fresh, self._state, strict=True):
-            if name == "shared":
-                array[:] = mine
-            else:
-                array[to] = mine[source]
-        return fresh
-
-
-def _copied(state: Any) -> Any:
-    arrays: list[NDArray[np.float64]] = [array.copy() for array in state]
-    return type(state)(*arrays)
+        sources = [self._position.get(label, -1) for label in labels]
+        return rearranged(self._state, kernel.init(self._spec, len(labels)), sources)

@@ -10,10 +10,9 @@ from scipy import special, stats
 
 import zib
 from zib.core import kernel
-from zib.mab import ZIAdaptive, zi_adaptive
-from zib.mab import adaptive_model as za
-from zib.mab.learned_prior import CENTRE, SPREAD
-from zib.stats.arms import ArmState
+from zib.core.state import ArmState
+from zib.mab import ZIAdaptive
+from zib.mab import adaptive as za
 
 Rewards = list[np.ndarray]
 LAWS = {
@@ -38,7 +37,7 @@ def learned(rewards: Rewards, zeros: int = 50) -> ArmState:
     for arm, values in enumerate(rewards):
         both = np.concatenate([values, np.zeros(zeros)])
         bandit.update_many([arm] * both.size, both)
-    state = type(bandit.state)(*(part.copy() for part in bandit.state))
+    state: ArmState = bandit.state
     kernel.refresh_all(spec, state)
     return state
 
@@ -68,18 +67,18 @@ def test_the_lognormal_has_to_be_the_most_likely_law(law: str, seed: int) -> Non
     found = likelihoods(rewards)
     lognormal = found.pop(za.LOGNORMAL)
     wanted = za.LOGNORMAL if lognormal > max(found.values()) else za.GAUSSIAN
-    assert learned(rewards).shared[za.FAMILY] == wanted
+    assert learned(rewards).own.family[0] == wanted
 
 
 def test_a_negative_reward_rules_out_positive_families_at_once() -> None:
     bandit = zib.Bandit(n_arms=2, seed=0)
     rng = np.random.default_rng(0)
     bandit.update_many([0, 1] * 200, 3.0 * rng.lognormal(0, 1, 400))
-    assert bandit.state.shared[za.FAMILY] == za.LOGNORMAL
+    assert bandit.state.own.family[0] == za.LOGNORMAL
     bandit.update(0, -1.0)
-    assert bandit.state.shared[za.FAMILY] == za.GAUSSIAN
+    assert bandit.state.own.family[0] == za.GAUSSIAN
     bandit.revise(0, -1.0, 2.0)
-    assert bandit.state.shared[za.FAMILY] == za.LOGNORMAL
+    assert bandit.state.own.family[0] == za.LOGNORMAL
 
 
 def test_log_gamma() -> None:
@@ -94,12 +93,12 @@ def test_how_far_arms_trust_each_others_scatter(alike: bool) -> None:
     sds = np.full(30, 1.0) if alike else rng.uniform(0.2, 3.0, 30)
     rewards = [rng.normal(0.0, sd, 25) for sd in sds]
     state = learned(rewards)
-    assert state.shared[za.FAMILY] == za.GAUSSIAN
+    assert state.own.family[0] == za.GAUSSIAN
     variances = np.array([x.var(ddof=1) for x in rewards])
     grid = 3.0 * 4.0 ** np.arange(za.GRID)
     ratio = variances / variances.mean()
     found = grid[np.argmax([stats.f(24, d).logpdf(ratio).sum() for d in grid])]
-    assert state.shared[za.BORROWED] == found
+    assert state.own.borrowed[0] == found
     assert (found > 100) == alike
 
 
@@ -108,8 +107,8 @@ def test_the_prior_of_magnitudes_is_near_the_truth() -> None:
     rng = np.random.default_rng(5)
     rewards = [rng.normal(mean, 0.8, 6) for mean in rng.normal(5.0, 1.0, 400)]
     state = learned(rewards)
-    assert state.shared[CENTRE] == pytest.approx(5.0, abs=5 * math.sqrt(1.1 / 400))
-    assert state.shared[SPREAD] == pytest.approx(1.0, rel=0.4)
+    assert state.own.centre[0] == pytest.approx(5.0, abs=5 * math.sqrt(1.1 / 400))
+    assert state.own.variance[0] == pytest.approx(1.0, rel=0.4)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -120,8 +119,8 @@ def test_in_the_end_every_arm_is_judged_by_its_average(law: str) -> None:
     rewards = [np.abs(LAWS[law](rng, 2.0, 200_000)) ** power for power in powers]
     state = learned(rewards)
     for arm, values in enumerate(rewards):
-        place = state.cache[arm, za.PLACE]
-        if state.shared[za.FAMILY] != za.GAUSSIAN:
+        place = state.own.place[arm]
+        if state.own.family[0] != za.GAUSSIAN:
             place = math.exp(place)
         assert place == pytest.approx(values.mean(), rel=0.01)
 
@@ -132,7 +131,7 @@ def test_the_lognormal_estimate_is_used_while_it_agrees_with_the_averages() -> N
     rng = np.random.default_rng(7)
     rewards = [rng.lognormal(0.0, 1.5, 12) for _ in range(300)]
     state = learned(rewards)
-    assert state.shared[za.FAMILY] == za.LOGNORMAL
+    assert state.own.family[0] == za.LOGNORMAL
     truth = 0.5 * 1.5**2
     ours = np.array([za._place(state, arm)[0] for arm in range(300)]) - truth
     plain = np.array([math.log(x.mean()) for x in rewards]) - truth
@@ -151,8 +150,9 @@ def test_merging_workers_is_as_if_one_had_seen_all() -> None:
     ):
         bandit.update_many(["a" if i % 3 else "b" for i in range(600)][part], values[part])
     first.merge(second)
-    sums = slice(0, za.N_SUMS)
-    assert np.allclose(first.state.cache[:, sums], whole.state.cache[:, sums], rtol=1e-12)
+    for name in ("log_total", "log_squares", "negative"):
+        merged, wanted = (getattr(bandit.state.own, name) for bandit in (first, whole))
+        assert np.allclose(merged, wanted, rtol=1e-12), name
     assert first.pulls == whole.pulls
     for arm in ("a", "b"):
         assert first.means()[arm].reward == pytest.approx(whole.means()[arm].reward)
@@ -184,7 +184,7 @@ def test_forgetting_is_refused_with_a_hint() -> None:
 def test_an_arm_that_never_paid_may_pay_far_more() -> None:
     """Ten arms: P(factor > x) = 1/(4x²) for x ≥ 1; binomial tests at level 1e-6 each."""
     rng = np.random.default_rng(9)
-    factors = np.array([zi_adaptive._surprise(10, rng) for _ in range(40_000)])
+    factors = np.array([za._surprise(10, rng) for _ in range(40_000)])
     assert factors.min() == 1.0
     for x in (1.0, 2.0, 5.0):
         seen = int((factors > x).sum())

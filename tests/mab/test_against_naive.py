@@ -10,6 +10,7 @@ from tests import naive
 
 from zib import mab
 from zib.core import kernel
+from zib.mab.classics import set_true_sizes
 
 ROUNDS, ARMS, T = 120, 4, 500
 
@@ -26,7 +27,7 @@ def follow(spec, oracle, rng, signed=False, sizes=None, rtol=1e-9):
     table = rewards_of(rng, signed)
     state = kernel.init(spec, ARMS)
     if sizes is not None:
-        state.cache[:, 1] = sizes
+        set_true_sizes(state, sizes)
     histories: list[list[tuple[int, float]]] = [[] for _ in range(ARMS)]
     mine, theirs = np.random.default_rng(3), np.random.default_rng(3)
     out = np.zeros(ARMS)

@@ -9,7 +9,8 @@ from tests.policies import SPECS
 import zib
 from zib import mab
 from zib.core import kernel
-from zib.mab.zi_heavy import KEPT
+from zib.core.state import arrays
+from zib.mab.classics import set_true_sizes
 
 EASY = zib.env.GaussianMAB(means=[1.0, 3.0, 1.0], probs=[0.3, 0.9, 0.3], sigma=0.5)
 DETERMINISTIC = [n for n, s in SPECS.items() if not kernel.draws_randomly(s)]
@@ -47,7 +48,7 @@ def random_history(rng, n_arms=5, n=200):
 def scores_after(spec, arms, rewards, n_arms=5):
     state = kernel.init(spec, n_arms)
     if getattr(spec, "needs_true_sizes", False):
-        state.cache[:, 1] = 1.0
+        set_true_sizes(state, 1.0)
     for arm, reward in zip(arms, rewards):
         kernel.update(spec, state, int(arm), float(reward))
     out = np.zeros(n_arms)
@@ -116,10 +117,10 @@ def test_printed_trimming_ends_up_discarding_everything() -> None:
         state = kernel.init(spec, 1)
         for reward in rewards[:10_000]:
             kernel.update(spec, state, 0, float(reward))
-        half = state.cache[0, KEPT]
+        half = state.own.kept[0]
         for reward in rewards[10_000:]:
             kernel.update(spec, state, 0, float(reward))
-        kept[trim] = (state.cache[0, KEPT] - half) / rewards[10_000:].sum()
+        kept[trim] = (state.own.kept[0] - half) / rewards[10_000:].sum()
     assert kept["printed"] == 0.0
     assert kept["growing"] == pytest.approx(1.0)
 
@@ -141,15 +142,13 @@ def test_state_of_a_policy_is_what_a_fresh_one_would_compute_from_the_sums(rng) 
     for name, spec in SPECS.items():
         if not kernel.is_additive(spec) or name == "ucb true":
             continue
-        sums = kernel.lookup(spec).sums
         state = kernel.init(spec, 5)
         for arm, reward in zip(arms, rewards):
             kernel.update(spec, state, int(arm), float(reward))
         fresh = kernel.init(spec, 5)
-        for mine, theirs in zip(fresh[:4], state[:4]):
-            mine[:] = theirs
-        fresh.shared[:] = state.shared
-        fresh.cache[:, :sums] = state.cache[:, :sums]
+        for (field, declaration, mine), (_, _, theirs) in zip(arrays(fresh), arrays(state)):
+            if "." not in field or declaration.is_sum:
+                mine[:] = theirs
         for k in range(5):
             kernel.refresh(spec, fresh, k)
         if getattr(spec, "learns_late", False):  # what is learned from all arms lags behind

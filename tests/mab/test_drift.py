@@ -10,9 +10,8 @@ from zib import mab
 from zib.core import kernel
 from zib.core.validate import InvalidParameterError
 from zib.env import GaussianMAB, PathMAB
-from zib.mab.drift import FORGOTTEN
+from zib.mab.wrappers import FORGOTTEN
 from zib.sim.loop import play, play_rounds
-from zib.stats.arms import CLOCK
 from zib.testing import check_policy
 
 K = 4
@@ -139,7 +138,7 @@ def test_statistics_are_those_of_the_rewards_that_count(wrapper, name):
             found = np.stack(state[:4])
             expected = np.array([wanted.statistics(k) for k in range(K)]).T
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-            assert state.shared[CLOCK] == pytest.approx(wanted.clock(), rel=1e-9)
+            assert state.clock[0] == pytest.approx(wanted.clock(), rel=1e-9)
             forgot = forgot or (t > 100 and bool((state.pulls == 0).any()))
     assert forgot or wrapper not in ("forgets arms", "short window", "window of one")
 
@@ -158,7 +157,7 @@ def test_scores_are_those_of_the_policy_inside_given_the_statistics(wrapper, nam
         fresh = kernel.init(inner, K)
         for i in range(4):
             fresh[i][:] = state[i]
-        fresh.shared[CLOCK] = state.shared[CLOCK]
+        fresh.clock[0] = state.clock[0]
         for k in range(K):
             kernel.refresh(inner, fresh, k)
         kernel.indices(inner, fresh, np.random.default_rng(t), wanted)
@@ -297,7 +296,7 @@ def test_clock_of_the_level_is_what_is_remembered():
         state = kernel.init(spec, 2)
         for arm, reward in history(2000, arms=2):
             kernel.update(spec, state, arm, reward)
-        assert state.shared[CLOCK] == pytest.approx(memory, rel=1e-9)
+        assert state.clock[0] == pytest.approx(memory, rel=1e-9)
 
 
 def test_a_policy_from_elsewhere_can_forget():
@@ -313,8 +312,12 @@ def test_a_policy_from_elsewhere_can_forget():
         additive=True,
     )
     try:
-        state = kernel.init(mab.Windowed(Foreign(), 3), 2)
-        assert state.shared[-1] == -np.inf
+        spec = mab.Windowed(Foreign(), 3)
+        state = kernel.init(spec, 2)
+        for arm, reward in ((0, 5.0), (0, 0.0), (1, 2.0), (0, -1.0)):
+            kernel.update(spec, state, arm, reward)
+        assert state.pulls.tolist() == [2.0, 1.0]
+        assert state.total.tolist() == [-1.0, 2.0]
     finally:
         del kernel.REGISTRY[Foreign]
 

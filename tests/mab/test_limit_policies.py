@@ -12,7 +12,7 @@ import zib
 from zib import InvalidParameterError, theory
 from zib.core import kernel
 from zib.mab import ZIIMED, ZIKLUCB, ZIAdaptive, ZIPosterior
-from zib.mab.learned_prior import ALPHA, BETA, CENTRE, SPREAD, digamma
+from zib.mab.posterior import digamma
 
 FAMILIES = {
     "known sigma": {"sigma": 0.7},
@@ -245,8 +245,8 @@ def test_the_learned_prior_maximises_the_marginal_likelihood() -> None:
         return -float((special.betaln(a + b, c + pulls - b) - special.betaln(a, c)).sum())
 
     best = np.exp(optimize.minimize(betabinomial, [0.5, 3.0], method="Nelder-Mead").x)
-    assert state.shared[ALPHA] == pytest.approx(best[0], rel=0.1)
-    assert state.shared[BETA] == pytest.approx(best[1], rel=0.1)
+    assert state.own.alpha[0] == pytest.approx(best[0], rel=0.1)
+    assert state.own.beta[0] == pytest.approx(best[1], rel=0.1)
     paid = b > 0
     means = state.total[paid] / b[paid]
 
@@ -255,8 +255,8 @@ def test_the_learned_prior_maximises_the_marginal_likelihood() -> None:
         return float((0.5 * np.log(variance) + (means - v[0]) ** 2 / (2 * variance)).sum())
 
     place, log_spread = optimize.minimize(normal, [2.5, -0.5], method="Nelder-Mead").x
-    assert state.shared[CENTRE] == pytest.approx(place, abs=0.03)
-    assert state.shared[SPREAD] == pytest.approx(math.exp(log_spread), rel=0.1)
+    assert state.own.centre[0] == pytest.approx(place, abs=0.03)
+    assert state.own.variance[0] == pytest.approx(math.exp(log_spread), rel=0.1)
 
 
 def test_a_learned_prior_halves_the_regret_with_many_arms() -> None:
@@ -284,8 +284,8 @@ def test_priors_stay_modest_when_all_arms_are_alike() -> None:
     rng = np.random.default_rng(1)
     arms = rng.integers(0, 3, 6000)
     bandit.update_many(arms.tolist(), np.where(rng.random(6000) < 0.1, 2.0, 0.0))
-    assert bandit.state.shared[ALPHA] <= 20.0
-    assert bandit.state.shared[SPREAD] >= 1.0 / 20.0 - 1e-12
+    assert bandit.state.own.alpha[0] <= 20.0
+    assert bandit.state.own.variance[0] >= 1.0 / 20.0 - 1e-12
 
 
 @pytest.mark.parametrize("policy", [ZIKLUCB, ZIIMED, ZIPosterior])

@@ -1,4 +1,4 @@
-"""Policies for several outcomes: what two outcomes are, indices and draws against slow oracles."""
+"""Policies for several outcomes: indices and draws against slow oracles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from tests.theory.test_outcomes import slow_upper
 import zib
 from zib import mab
 from zib.core import kernel
-from zib.env import GaussianMAB, OutcomesMAB
-from zib.sim.loop import play
+from zib.env import OutcomesMAB
 
 SHOP = OutcomesMAB(
     values=[1.0, 20.0, -15.0],
@@ -44,29 +43,10 @@ def draws_of(env, n, seed):
 # ------------------------------------------------------------------- two outcomes: zero inflation
 
 
-@pytest.mark.parametrize(
-    ("many", "two"),
-    [
-        (mab.OutcomesKLUCB(edges=(), sigma=0.7), mab.ZIKLUCB(sigma=0.7)),
-        (mab.OutcomesKLUCB(edges=[], c=3.0), mab.ZIKLUCB(c=3.0)),
-        (
-            mab.OutcomesKLUCB(edges=(), sigma=0.7, delta=0.01, unseen=2.0),
-            mab.ZIKLUCB(sigma=0.7, delta=0.01, unseen=2.0),
-        ),
-        (mab.OutcomesPosterior(edges=(), sigma=0.7), mab.ZIPosterior(sigma=0.7)),
-        (
-            mab.OutcomesPosterior(edges=(), alpha=0.5, beta=2.0),
-            mab.ZIPosterior(alpha=0.5, beta=2.0),
-        ),
-    ],
-)
-def test_two_outcomes_choose_the_same_arms(many, two, seed: int) -> None:
-    env = GaussianMAB(means=[1.0, 2.0, -1.0, 3.0], probs=[0.3, 0.1, 0.5, 0.05], sigma=0.7)
-    checkpoints = np.arange(1, 3001, dtype=np.int64)
-    a, b = (play(spec, env, checkpoints, seed, 0) for spec in (many, two))
-    np.testing.assert_array_equal(a.regret, b.regret)
-    np.testing.assert_array_equal(a.reward, b.reward)
-    np.testing.assert_array_equal(a.pulls, b.pulls)
+@pytest.mark.parametrize("policy", [mab.OutcomesKLUCB, mab.OutcomesPosterior])
+def test_two_outcomes_are_left_to_the_policies_for_zero_inflation(policy) -> None:
+    with pytest.raises(zib.InvalidParameterError, match="use ZIKLUCB or ZIPosterior; got"):
+        policy(edges=())
 
 
 # ------------------------------------------------------------------------------ indices by SciPy

@@ -10,7 +10,7 @@ from scipy import stats
 
 from zib import mab
 from zib.core import kernel
-from zib.mab.zi_stable import WEIGHT, WEIGHTED, positive_stable
+from zib.mab.thompson import positive_stable
 
 
 @pytest.mark.parametrize("a", [0.6, 0.85, 0.95])
@@ -58,8 +58,8 @@ def test_one_scale_per_reward_is_close_to_the_full_gibbs_sampler(rng) -> None:
     state = kernel.init(spec, 1)
     for reward in x:
         kernel.update(spec, state, 0, float(reward))
-    mean = state.cache[0, WEIGHTED] / state.cache[0, WEIGHT]
-    spread = sigma * math.sqrt(2 / state.cache[0, WEIGHT])
+    mean = state.own.weighted[0] / state.own.weight[0]
+    spread = sigma * math.sqrt(2 / state.own.weight[0])
     oracle = gibbs(x, stability, sigma, rng)
     assert abs(mean - oracle.mean()) < 1.0 * oracle.std()
     assert 0.6 < spread / oracle.std() < 1.5
@@ -70,9 +70,9 @@ def test_an_outlier_hardly_moves_the_estimate() -> None:
     state = kernel.init(spec, 1)
     for j in range(50):
         kernel.update(spec, state, 0, 3.0 + 0.5 * (-1) ** j)
-    before = state.cache[0, WEIGHTED] / state.cache[0, WEIGHT]
+    before = state.own.weighted[0] / state.own.weight[0]
     kernel.update(spec, state, 0, 1e6)
-    after = state.cache[0, WEIGHTED] / state.cache[0, WEIGHT]
+    after = state.own.weighted[0] / state.own.weight[0]
     assert abs(after - before) < 1e-3
 
 
@@ -82,5 +82,5 @@ def test_gaussian_case_is_the_exact_posterior() -> None:
     x = [1.0, 2.0, 4.0]
     for reward in x:
         kernel.update(spec, state, 0, reward)
-    assert state.cache[0, WEIGHT] == 3.0
-    assert state.cache[0, WEIGHTED] == pytest.approx(sum(x))
+    assert state.own.weight[0] == 3.0
+    assert state.own.weighted[0] == pytest.approx(sum(x))

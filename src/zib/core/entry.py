@@ -7,7 +7,9 @@ same functions run interpreted on a `LoosePin`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numba
@@ -17,6 +19,18 @@ from numba.experimental import structref
 
 from zib.core import kernel
 from zib.core.cache import cached_njit, numba_config
+
+_INTERPRETING: ContextVar[bool] = ContextVar("interpreting", default=False)
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Run what is pinned and called in this context without compiling it, for tests."""
+    token = _INTERPRETING.set(True)
+    try:
+        yield
+    finally:
+        _INTERPRETING.reset(token)
 
 
 class LoosePin(NamedTuple):
@@ -56,7 +70,7 @@ class Entry:
 
     def for_spec(self, spec: Any) -> Any:
         """Return the function to call for this spec, compiled unless the spec forbids it."""
-        if kernel.is_interpreted(spec):
+        if _INTERPRETING.get() or kernel.is_interpreted(spec):
             return self.interpreted
         return self.cached if kernel.is_native(spec) else self.fresh
 
@@ -74,7 +88,7 @@ def pin(spec: Any, state: Any, rng: np.random.Generator) -> Any:
     It refers to the same arrays and the same random stream; the caller keeps those alive.
     """
     out = np.zeros(state.pulls.size)
-    if numba_config.DISABLE_JIT:
+    if numba_config.DISABLE_JIT or _INTERPRETING.get():
         return LoosePin(spec, state, rng, out)
     return _make_pin.for_spec(spec)(spec, state, rng, out)
 
@@ -106,9 +120,13 @@ def update_block(pin, arms, rewards):  # type: ignore[no-untyped-def]
 
 
 @Entry
+def refresh(pin, arm):  # type: ignore[no-untyped-def]
+    kernel.refresh(pin.spec, pin.state, arm)
+
+
+@Entry
 def refresh_all(pin):  # type: ignore[no-untyped-def]
-    for k in range(pin.out.size):
-        kernel.refresh(pin.spec, pin.state, k)
+    kernel.refresh_all(pin.spec, pin.state)
 
 
 @Entry

@@ -35,7 +35,7 @@ class Policy(NamedTuple):
     refresh_all: Kernel
     indices: Kernel
     additive: bool
-    sums: int
+    own: type[Part]
     weigh: Kernel | None
     randomized: bool
     propensities: Callable[[Any, Any], Any] | None
@@ -86,7 +86,6 @@ def register(
     refresh_all: Kernel | None = None,
     indices: Kernel | None = None,
     additive: bool = False,
-    sums: int = 0,
     weigh: Kernel | None = None,
     randomized: bool = False,
     propensities: Callable[[Any, Any], Any] | None = None,
@@ -97,7 +96,7 @@ def register(
     Parameters
     ----------
     spec_type
-        The NamedTuple class of the parameters; it must live in an importable module.
+        The `Spec` class of the parameters; it must live in an importable module.
     own
         What the policy keeps besides the statistics of `ArmState`: a class of declared arrays, see
         `zib.core.state`.
@@ -111,8 +110,8 @@ def register(
     update
         ``update(spec, state, arm, reward)`` learns; it must not draw random numbers.
     refresh
-        ``refresh(spec, state, arm)`` recomputes cached columns after statistics were changed from
-        outside (merge, revision, new arms).
+        ``refresh(spec, state, arm)`` recomputes what is derived about one arm after its statistics
+        were changed from outside (merge, revision, new arms).
     refresh_all
         ``refresh_all(spec, state)``: the same for all arms, where that costs less than one by one.
     indices
@@ -121,16 +120,15 @@ def register(
     additive
         Whether `state` is an `ArmState` whose statistics are plain sums over observations, so that
         states of two workers can be merged and a reward can be revised.
-    sums, weigh
-        How many leading columns of ``state.cache`` are further sums over an arm's rewards, and
-        ``weigh(spec, state, arm, reward, weight)``, which adds `weight` times the contribution of
-        one reward to them, so that they can be merged and revised too.
+    weigh
+        ``weigh(spec, state, arm, reward, weight)`` adds `weight` times the contribution of one
+        reward to the arrays of `own` that are declared as sums, so that a reward can be revised.
     randomized
         Whether `scores` draws random numbers.
     propensities
         ``propensities(spec, state) -> array`` for randomized policies where it is known exactly.
     allocates
-        Whether a kernel creates arrays while it runs (slower; prefer a column of ``state.cache``).
+        Whether a kernel creates arrays while it runs (slower; prefer an array of `own`).
     """
 
     def empty(spec: Any, n_arms: int) -> ArmState:
@@ -149,7 +147,7 @@ def register(
             compilable(refresh_all or _refresh_each),
             scoring if indices is None else compilable(indices),
             additive,
-            sums,
+            own,
             weigh,
             randomized,
             propensities,
@@ -180,6 +178,11 @@ def is_additive(spec: Any) -> bool:
     A spec may say no where its type says yes: that depends on a parameter.
     """
     return lookup(spec).additive and bool(getattr(spec, "additive", True))
+
+
+def keeps_sums(spec: Any) -> bool:
+    """Whether the policy keeps sums of its own over rewards, besides those every policy keeps."""
+    return lookup(spec).own.keeps_sums()
 
 
 def weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:

@@ -16,8 +16,7 @@ from zib.contextual.links import LINKS
 from zib.contextual.models import Huber, LeastSquares, MedianOfMeans, Ridge
 from zib.contextual.policy import POLICIES
 from zib.core.kernel import REGISTRY
-from zib.core.spec import parameters_of
-from zib.mab.tails import Tail
+from zib.core.spec import KNOWN, parameters_of
 
 
 class SavedStateError(ValueError):
@@ -43,9 +42,9 @@ def spec_to_data(spec: Any) -> dict[str, Any]:
 
 
 def spec_from_data(data: dict[str, Any]) -> Any:
-    """Return the spec; only types that are registered in this process can be built."""
-    parts = (*LINKS, Tail, Ridge, LeastSquares, Huber, MedianOfMeans)
-    known = {spec_name(t): t for t in (*REGISTRY, *POLICIES, *parts)}
+    """Return the spec; only types that are known in this process can be built."""
+    parts = (*LINKS, Ridge, LeastSquares, Huber, MedianOfMeans)
+    known = KNOWN | {spec_name(t): t for t in (*REGISTRY, *POLICIES, *parts)}
     name = data["name"]
     if name not in known:
         raise SavedStateError(
@@ -165,7 +164,7 @@ def dumps(content: dict[str, Any]) -> str:
     return json.dumps({**content, "checksum": _digest(content)}, allow_nan=False)
 
 
-def loads(text: str, kind: str, version: int, source: str) -> dict[str, Any]:
+def loads(text: str, kind: str, version: int, source: str, oldest: int = 0) -> dict[str, Any]:
     """Return the content after checking form, kind, version and checksum."""
     try:
         content = json.loads(text)
@@ -179,6 +178,12 @@ def loads(text: str, kind: str, version: int, source: str) -> dict[str, Any]:
         raise SavedStateError(
             f"{source} was written by a newer zib (format {content['format_version']}, this one "
             f"reads up to {version}); update zib"
+        )
+    if content.get("format_version", 0) < oldest:
+        raise SavedStateError(
+            f"{source} was written by an older zib (format {content.get('format_version', 0)}, "
+            f"this one reads {oldest} to {version}); load it with that version, or learn its "
+            "rewards again"
         )
     if content.pop("checksum", None) != _digest(content):
         raise SavedStateError(f"{source} is damaged: its checksum does not match its content")

@@ -40,6 +40,9 @@ class Field(NamedTuple):
     allowed: str  # the range in words, for errors and documentation
     default: Any = REQUIRED
     derived: Callable[[Mapping[str, Any]], Any] | None = None  # computed from the fields before it
+    is_parameter: bool = True  # an argument of the constructor
+    is_kept: bool = True  # False: an argument that only other fields follow from
+    kw_only: bool = True  # False: may also be given by its place
 
 
 def _same(value: Any) -> Any:
@@ -55,13 +58,15 @@ def real(
     high: float = math.inf,
     closed: Closed = "both",
     default: Any = REQUIRED,
+    kw_only: bool = True,
 ) -> Any:
-    """Declare a finite number in an interval."""
+    """Declare a finite number in an interval; with `kw_only` false it may be given by its place."""
     return Field(
         lambda name, value: check.real(name, value, low, high, closed),
         _same,
         f"number in {check.interval(low, high, closed)}",
         default,
+        kw_only=kw_only,
     )
 
 
@@ -70,13 +75,20 @@ def positive(*, default: Any = REQUIRED) -> Any:
     return real(low=0.0, closed="neither", default=default)
 
 
-def whole(*, low: int | None = None, high: int | None = None, default: Any = REQUIRED) -> Any:
+def whole(
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    default: Any = REQUIRED,
+    kw_only: bool = True,
+) -> Any:
     """Declare a whole number."""
     return Field(
         lambda name, value: check.integer(name, value, low, high),
         int,  # what is stored may be a float: see `optional`
         f"whole number in [{'-inf' if low is None else low}, {'inf' if high is None else high}]",
         default,
+        kw_only=kw_only,
     )
 
 
@@ -141,14 +153,32 @@ def converted(
     *,
     allowed: str,
     default: Any = REQUIRED,
+    kw_only: bool = True,
 ) -> Any:
     """Declare a parameter with a check of its own; `to_stored` raises a one-sentence error."""
-    return Field(lambda name, value: to_stored(value), to_shown, allowed, default)
+    return Field(lambda name, value: to_stored(value), to_shown, allowed, default, kw_only=kw_only)
 
 
 def derived(function: Callable[[Mapping[str, Any]], Any], *, init: Literal[False] = False) -> Any:
     """Declare a number that follows from the fields before it; not a parameter."""
-    return Field(lambda name, value: value, _same, "", None, function)
+    return Field(lambda name, value: value, _same, "", None, function, is_parameter=False)
+
+
+def combined(
+    function: Callable[[Mapping[str, Any]], Any], *, allowed: str, default: Any = REQUIRED
+) -> Any:
+    """Declare a parameter whose stored value follows from it and from the fields before it."""
+    return Field(lambda name, value: value, _same, allowed, default, function)
+
+
+def argument(inner: Any = None, *, default: Any = None) -> Any:
+    """Declare an argument that is not stored; `derived` and `combined` fields follow from it.
+
+    Without `inner` they are handed what the user wrote, unchecked.
+    """
+    if inner is None:
+        return Field(lambda name, value: value, _same, "", default, is_kept=False)
+    return inner._replace(default=default, is_kept=False)
 
 
 # -------------------------------------------------------------------------------- what all declare
@@ -161,6 +191,17 @@ def saved_name(kind: type) -> str:
     parts = kind.__module__.split(".")
     where = ".".join(parts[:2]) if parts[0] == "zib" else kind.__module__
     return f"{where}.{kind.__qualname__}"
+
+
+class Fixed(type):
+    """Metaclass of tuples with names: instances have no attributes besides, bases may be mixed."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **kwargs: Any
+    ) -> Any:
+        """Create the class."""
+        body.setdefault("__slots__", ())
+        return super().__new__(mcs, name, bases, body, **kwargs)
 
 
 class _Declares:
@@ -195,11 +236,11 @@ class _Declares:
         bound = _bound(cls, args, kwargs)
         out: dict[str, Any] = {}
         for name, field in cls.declared.items():
-            if field.derived is None:
+            if field.is_parameter:
                 out[name] = field.checked(name, bound[name])
-            else:
+            if field.derived is not None:
                 out[name] = field.derived(out)
-        return out
+        return {name: value for name, value in out.items() if cls.declared[name].is_kept}
 
     def check(self) -> None:
         """Raise unless the parameters, each allowed, go together; called by the constructor."""
@@ -209,7 +250,7 @@ class _Declares:
         return {
             name: field.shown(getattr(self, name))
             for name, field in self.declared.items()
-            if field.derived is None
+            if field.is_parameter and field.is_kept
         }
 
     def _replace(self, **changes: Any) -> Any:
@@ -254,11 +295,13 @@ def _signature(declared: Mapping[str, Field], positional: int) -> inspect.Signat
     parameters = [
         kinds(
             name,
-            kinds.POSITIONAL_OR_KEYWORD if i < positional else kinds.KEYWORD_ONLY,
+            kinds.POSITIONAL_OR_KEYWORD
+            if i < positional or not field.kw_only
+            else kinds.KEYWORD_ONLY,
             default=field.default,
         )
         for i, (name, field) in enumerate(
-            (name, field) for name, field in declared.items() if field.derived is None
+            (name, field) for name, field in declared.items() if field.is_parameter
         )
     ]
     return inspect.Signature(parameters)
@@ -287,16 +330,16 @@ def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
         number_or,
         converted,
         derived,
+        combined,
+        argument,
     ),
 )
-class Spec(_Declares, tuple[Any, ...]):
+class Spec(_Declares, tuple[Any, ...], metaclass=Fixed):
     """Base of specs: immutable parameters that compiled code sees.
 
     Declare fields in the class body (see the module). Override `check` for conditions that concern
     several parameters, and `label` for a name that depends on them.
     """
-
-    __slots__ = ()
 
     # Compiled code cannot tell two empty tuples apart, so a spec without parameters has one entry
     # that says nothing.
@@ -313,7 +356,7 @@ class Spec(_Declares, tuple[Any, ...]):
             return
         super()._lay_out(own, positional)
         if cls.declared:
-            cls._fields = tuple(cls.declared)
+            cls._fields = tuple(name for name, field in cls.declared.items() if field.is_kept)
             for position, name in enumerate(cls._fields):
                 setattr(cls, name, property(operator.itemgetter(position)))
 
@@ -369,6 +412,8 @@ def _mixed_in_parameters(spec: Any) -> dict[str, Any]:
         number_or,
         converted,
         derived,
+        combined,
+        argument,
     ),
 )
 class Declared(_Declares):
@@ -397,7 +442,7 @@ def parameter_table(kind: type) -> str:
     """Return the parameters of a class as a Markdown table: name, range, default."""
     lines = ["| parameter | allowed | default |", "|---|---|---|"]
     for name, field in kind.declared.items():  # type: ignore[attr-defined]
-        if field.derived is None:
+        if field.is_parameter:
             default = "required" if field.default is REQUIRED else f"`{field.default!r}`"
             lines.append(f"| `{name}` | {field.allowed} | {default} |")
     return "\n".join(lines)

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.registry import jitable
+from zib.core.spec import Fixed
 
 Floats = NDArray[np.float64]
 
@@ -92,9 +93,12 @@ def position(array: str) -> Any:
     return Array((1,), least=0.0, inside=array)
 
 
-def arm_number(*, start: float = -1.0) -> Any:
-    """Declare the number of an arm, −1 for none; it follows the arm when others are removed."""
-    return Array((1,), start, False, True)
+def arm_number(*shape: int | str) -> Any:
+    """Declare the number of an arm, or a table of them; −1 for none.
+
+    It follows the arm when others are removed, and is −1 when the arm itself is.
+    """
+    return Array(shape or (1,), -1.0, is_arm=True)
 
 
 class Nested(NamedTuple):
@@ -113,10 +117,9 @@ def part(kind: type[Part]) -> Any:
 
 
 @dataclass_transform(field_specifiers=(per_arm, scalar, table, arm_number, scratch, position, part))
-class Part(tuple[Any, ...]):
+class Part(tuple[Any, ...], metaclass=Fixed):
     """Base of the named parts of a state; arrays are declared in the class body."""
 
-    __slots__ = ()
     # Compiled code cannot tell two empty tuples apart, so an empty part has one array of length 0.
     declared: ClassVar[dict[str, Array | Nested]] = {"unused": Array((0,))}
     _fields: ClassVar[tuple[str, ...]] = ("unused",)
@@ -125,7 +128,10 @@ class Part(tuple[Any, ...]):
         """Collect the arrays of the class body, after those of the base classes."""
         super().__init_subclass__(**kwargs)
         own = {name: a for name, a in vars(cls).items() if isinstance(a, Array | Nested)}
-        inherited = {name: a for name, a in cls.declared.items() if name != "unused"}
+        inherited: dict[str, Array | Nested] = {}
+        for base in reversed(cls.__mro__[1:]):
+            if base is not Part and issubclass(base, Part):
+                inherited |= {name: a for name, a in base.declared.items() if name != "unused"}
         if own or inherited:
             cls.declared = {**inherited, **own}
             cls._fields = tuple(cls.declared)
@@ -147,6 +153,14 @@ class Part(tuple[Any, ...]):
                 given.pop(name) if name in given else array.empty(sizes)
                 for name, array in cls.declared.items()
             )
+        )
+
+    @classmethod
+    def keeps_sums(cls) -> bool:
+        """Whether anything declared adds up over rewards."""
+        return any(
+            array.kind.keeps_sums() if isinstance(array, Nested) else array.is_sum
+            for array in cls.declared.values()
         )
 
     def _asdict(self) -> dict[str, Floats]:  # by this method Numba knows a tuple with names
@@ -184,6 +198,7 @@ _COMMON: dict[str, Array] = {
     "horizon": scalar(start=1.0, least=1.0),
     "log_horizon": scalar(least=0.0),
 }
+_UNDECLARED = Array(("arms",), finite=False)
 
 
 def new_state(
@@ -209,12 +224,16 @@ def set_horizon(state: Any, horizon: float) -> None:
     state.log_horizon[0] = math.log(horizon)
 
 
-def arrays(state: ArmState) -> Iterator[tuple[str, Array, Floats]]:
-    """Return name, declaration and array of everything a state holds."""
-    for name, declaration in _COMMON.items():
-        yield name, declaration, getattr(state, name)
-    yield from _arrays_of(state.own, "own.")
-    yield from _arrays_of(state.around, "around.")
+def arrays(state: Any) -> Iterator[tuple[str, Array, Floats]]:
+    """Return name, declaration and array of everything a state holds.
+
+    A state may also be a NamedTuple of a user's own; arrays that are not declared are per arm.
+    """
+    for field, held in state._asdict().items():
+        if isinstance(held, Part):
+            yield from _arrays_of(held, f"{field}.")
+        else:
+            yield field, _COMMON.get(field, _UNDECLARED), held
 
 
 def _arrays_of(part: Part, prefix: str) -> Iterator[tuple[str, Array, Floats]]:
@@ -225,9 +244,13 @@ def _arrays_of(part: Part, prefix: str) -> Iterator[tuple[str, Array, Floats]]:
             yield f"{prefix}{name}", declaration, held
 
 
-def _rebuilt(state: ArmState, new: Mapping[str, Floats]) -> ArmState:
-    own, around = _rebuilt_part(state.own, "own.", new), _rebuilt_part(state.around, "around.", new)
-    return ArmState(**{name: new[name] for name in _COMMON}, own=own, around=around)
+def _rebuilt(state: Any, new: Mapping[str, Floats]) -> Any:
+    return type(state)(
+        *(
+            _rebuilt_part(held, f"{field}.", new) if isinstance(held, Part) else new[field]
+            for field, held in state._asdict().items()
+        )
+    )
 
 
 def _rebuilt_part(part: Part, prefix: str, new: Mapping[str, Floats]) -> Part:
@@ -241,27 +264,29 @@ def _rebuilt_part(part: Part, prefix: str, new: Mapping[str, Floats]) -> Part:
     )
 
 
-def copied(state: ArmState) -> ArmState:
+def copied(state: Any) -> Any:
     """Return a state with arrays of its own."""
     return _rebuilt(state, {name: array.copy() for name, _, array in arrays(state)})
 
 
-def rearranged(state: ArmState, sources: Sequence[int]) -> ArmState:
+def rearranged(state: Any, fresh: Any, sources: Sequence[int]) -> Any:
     """Return the state of other arms: for each, the arm of `state` it is, or −1 if it is untried.
 
-    What is derived from all arms together has to be refreshed afterwards. The clock keeps counting
-    the rewards of arms that are gone.
+    `fresh` is the empty state for as many arms. What is derived from all arms together has to be
+    refreshed afterwards. The clock keeps counting the rewards of arms that are gone.
     """
     chosen = np.asarray(sources, dtype=np.int64)
     known = chosen >= 0
-    where = {int(arm): float(position) for position, arm in enumerate(chosen)}
+    # where each arm is now; the last entry stands for none
+    now = np.full(state.pulls.size + 1, -1.0)
+    now[chosen[known]] = np.flatnonzero(known)
     new = {}
-    for name, declaration, array in arrays(state):
+    for (name, declaration, array), (_, _, empty) in zip(arrays(state), arrays(fresh), strict=True):
         if declaration.is_per_arm:
-            new[name] = np.full((chosen.size, *array.shape[1:]), declaration.start)
+            new[name] = empty.copy()
             new[name][known] = array[chosen[known]]
         elif declaration.is_arm:
-            new[name] = np.array([where.get(int(array[0]), -1.0)])
+            new[name] = now[array.astype(np.int64)]
         else:
             new[name] = array.copy()
     return _rebuilt(state, new)
@@ -316,7 +341,7 @@ def problem_in(state: Any, name: str = "") -> str | None:
         n_arms = state.pulls.size
         for key, declaration, array in arrays(state):
             if declaration.is_arm and not _is_whole(array, -1, n_arms - 1):
-                return f"`{key}` must be the number of one of {n_arms} arms or -1; got {array[0]!r}"
+                return f"`{key}` must hold numbers of {n_arms} arms or -1; got {array.tolist()}"
         if (state.nonzero > state.pulls).any():
             return "`nonzero` holds more non-zero rewards than `pulls` has rewards"
     return None

@@ -1,47 +1,31 @@
 """Multi-armed policies. Each name is a spec: parameters only, passed to `Bandit` or `simulate`."""
 
-from zib.mab.anytime import Anytime
-from zib.mab.baselines import MOTS, UCB
-from zib.mab.classics import KLUCB, UCB1, UCBV, BetaTS, EpsilonGreedy, NormalTS
-from zib.mab.drift import Discounted
-from zib.mab.drift_window import Windowed
-from zib.mab.outcomes import OutcomesKLUCB
-from zib.mab.outcomes_posterior import OutcomesPosterior
-from zib.mab.posterior import ZIPosterior
-from zib.mab.tails import SubExponential, SubGaussian, SubWeibull, Tail
-from zib.mab.zi_adaptive import ZIAdaptive
-from zib.mab.zi_heavy import ZIHeavyUCB
-from zib.mab.zi_imed import ZIIMED
-from zib.mab.zi_kl import ZIKLUCB
-from zib.mab.zi_stable import ZIStableTS
-from zib.mab.zi_ts import ZITS, ZIExponentialTS
-from zib.mab.zi_ucb import ZIUCB
+from zib.mab.adaptive import ZIAdaptive as ZIAdaptive
+from zib.mab.assumptions import SubExponential as SubExponential
+from zib.mab.assumptions import SubGaussian as SubGaussian
+from zib.mab.assumptions import SubWeibull as SubWeibull
+from zib.mab.assumptions import Tail as Tail
+from zib.mab.classics import KLUCB as KLUCB
+from zib.mab.classics import MOTS as MOTS
+from zib.mab.classics import UCB as UCB
+from zib.mab.classics import UCB1 as UCB1
+from zib.mab.classics import UCBV as UCBV
+from zib.mab.classics import BetaTS as BetaTS
+from zib.mab.classics import EpsilonGreedy as EpsilonGreedy
+from zib.mab.classics import NormalTS as NormalTS
+from zib.mab.index import ZIUCB as ZIUCB
+from zib.mab.index import ZIHeavyUCB as ZIHeavyUCB
+from zib.mab.kl import ZIIMED as ZIIMED
+from zib.mab.kl import ZIKLUCB as ZIKLUCB
+from zib.mab.outcomes import OutcomesKLUCB as OutcomesKLUCB
+from zib.mab.outcomes import OutcomesPosterior as OutcomesPosterior
+from zib.mab.posterior import ZIPosterior as ZIPosterior
+from zib.mab.thompson import ZITS as ZITS
+from zib.mab.thompson import ZIExponentialTS as ZIExponentialTS
+from zib.mab.thompson import ZIStableTS as ZIStableTS
+from zib.mab.wrappers import Anytime as Anytime
+from zib.mab.wrappers import Discounted as Discounted
+from zib.mab.wrappers import Windowed as Windowed
 
-__all__ = [
-    "KLUCB",
-    "MOTS",
-    "UCB",
-    "UCB1",
-    "UCBV",
-    "ZIIMED",
-    "ZIKLUCB",
-    "ZITS",
-    "ZIUCB",
-    "Anytime",
-    "BetaTS",
-    "Discounted",
-    "EpsilonGreedy",
-    "NormalTS",
-    "OutcomesKLUCB",
-    "OutcomesPosterior",
-    "SubExponential",
-    "SubGaussian",
-    "SubWeibull",
-    "Tail",
-    "Windowed",
-    "ZIAdaptive",
-    "ZIExponentialTS",
-    "ZIHeavyUCB",
-    "ZIPosterior",
-    "ZIStableTS",
-]
+# Importing a policy here makes it public.
+__all__ = [name for name in dir() if name[0].isupper()]

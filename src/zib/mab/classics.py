@@ -1,34 +1,215 @@
-"""What a user would pick who ignores the zeros: UCB1, UCB-V, kl-UCB, plain TS, ε-greedy.
+"""Policies that ignore the zeros: the paper's baselines and what a user would pick otherwise.
 
-All of them see the raw reward and need no horizon.
+UCB on the raw reward with four rules for its size, and MOTS, as in the paper; then UCB1, UCB-V,
+kl-UCB, plain Thompson sampling and ε-greedy, which need no horizon.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from zib.core import validate as check
 from zib.core.kernel import jitable, register
-from zib.core.spec import Spec
-from zib.stats.arms import CLOCK, ArmState, new_state, observe, reward_variance
+from zib.core.spec import Spec, choice, positive, real
+from zib.core.state import ArmState, Floats, Part, per_arm
+from zib.core.validate import InvalidParameterError
+from zib.mab.assumptions import LOG2, SUBGAUSSIAN, SUBWEIBULL, LightTailed
+from zib.stats.arms import observe, reward_variance
 from zib.theory.bernoulli import kl_upper_scalar as kl_upper
 from zib.theory.means import given_count_radius_scalar as given_count_radius
+from zib.theory.means import subexponential_radius_scalar as subexponential_radius
+from zib.theory.sizes import proxy_value_at, subexponential_square, variance_proxy_argmax
+
+# ------------------------------------------------------------------- UCB with a size of the reward
+
+COMPONENT, VARIANCE, ESTIMATED, TRUE = 0, 1, 2, 3
 
 
-class _ScaleFields(NamedTuple):
-    scale: float
+class UCB(LightTailed):
+    """UCB that treats the reward as one light-tailed variable and ignores its zeros (App. C.1).
+
+    Parameters
+    ----------
+    horizon
+        Number of rounds T of the confidence level δ = 4/T² (≥ 2).
+    sigma, tail
+        Exactly one: size of the *non-zero* rewards, sub-Gaussian (σ, or `SubGaussian`) or
+        sub-exponential (`SubExponential`).
+    size
+        How the size of R = X·Y is found. ``"component"``: that of X (not valid: R can be wider).
+        ``"variance"``: running variance of R (not valid: the variance proxy exceeds it).
+        ``"estimated"``: τ² (or α²) solved on the fly from p̂ and μ̂. ``"true"``: the true value per
+        arm, the paper's strong baseline; only a simulation knows it.
+
+    Notes
+    -----
+    Sub-Gaussian: R̄ + √(2τ² log(2/δ)/n). Sub-exponential: R̄ + α√(2 log(2/δ)/n) + α log(2/δ)/n (the
+    printed α² in front of the root has the wrong dimension). While an arm has never paid, the
+    estimated rules have nothing to estimate and use the size of X.
+    """
+
+    size: str = choice(("component", "variance", "estimated", "true"), default="component")
+
+    def check(self) -> None:
+        """Raise for a tail whose product with the zeros has no size here."""
+        if self.tail_kind == SUBWEIBULL:
+            raise InvalidParameterError(
+                f"`tail` of UCB must be SubGaussian or SubExponential; got {self.tail!r}"
+            )
+
+    @property
+    def label(self) -> str:
+        """The rule is part of the name."""
+        return "UCB true size (strong)" if self.needs_true_sizes else f"UCB {self._rule} size"
+
+    @property
+    def needs_true_sizes(self) -> bool:
+        """Whether an environment has to supply the size of every arm's reward."""
+        return self._rule == "true"
+
+    @property
+    def _rule(self) -> str:
+        return str(self.parameters()["size"])
 
 
-def _init(spec: Any, n_arms: int) -> ArmState:
-    return new_state(n_arms)
+class Sizes(Part):
+    """What `UCB` derives about an arm."""
+
+    score: Floats = per_arm(start=math.inf, finite=False)
+    true_size: Floats = per_arm(start=math.inf, finite=False)  # until it is given
+    maximiser: Floats = per_arm()  # where the search for the variance proxy ended last
+
+
+def set_true_sizes(state: ArmState, sizes: Any) -> None:
+    """Hand the true sizes (τ or α per arm) to a state of `UCB` with ``size="true"``."""
+    state.own.true_size[:] = sizes
+
+
+@jitable
+def _size(spec: Any, state: Any, arm: int) -> float:
+    nonzero = state.nonzero[arm]
+    if spec.size == TRUE:
+        return float(state.own.true_size[arm])
+    if spec.size == COMPONENT or nonzero == 0.0:
+        return float(spec.tail.scale)
+    n = state.pulls[arm]
+    if spec.size == VARIANCE:
+        return math.sqrt(reward_variance(n, nonzero, state.total[arm], state.spread[arm]))
+    mean = state.total[arm] / nonzero
+    if spec.tail.kind == SUBGAUSSIAN:
+        s = variance_proxy_argmax(mean, nonzero / n, spec.tail.scale, state.own.maximiser[arm])
+        state.own.maximiser[arm] = s
+        return math.sqrt(proxy_value_at(s, mean, nonzero / n, spec.tail.scale))
+    return math.sqrt(subexponential_square(mean, nonzero / n, spec.tail.scale))
+
+
+@jitable
+def _ucb_refresh(spec: Any, state: Any, arm: int) -> None:
+    n = state.pulls[arm]
+    if n == 0.0:
+        state.own.score[arm] = np.inf
+        return
+    level = 2.0 * state.log_horizon[0] - LOG2
+    size = _size(spec, state, arm)
+    if spec.tail.kind == SUBGAUSSIAN:
+        radius = given_count_radius(n, level, size)
+    else:
+        radius = subexponential_radius(n, level, size)
+    state.own.score[arm] = state.total[arm] / n + radius
+
+
+def _ucb_update(spec: Any, state: Any, arm: int, reward: float) -> None:
+    observe(state, arm, reward)
+    _ucb_refresh(spec, state, arm)
+
+
+def _ucb_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] = state.own.score[k]
+
+
+register(
+    UCB, own=Sizes, scores=_ucb_scores, update=_ucb_update, refresh=_ucb_refresh, additive=True
+)
+
+
+# ------------------------------------------------------------------------------------------ MOTS
+
+
+class MOTS(Spec):
+    """Minimax optimal Thompson sampling on the raw reward (Jin et al. 2021), the TS baseline.
+
+    Parameters
+    ----------
+    horizon
+        Number of rounds T (≥ 2).
+    sigma
+        Sub-Gaussian size taken for the reward; the paper's baseline takes that of X.
+    rho, alpha
+        Spread and clipping; (0.9999, 2) are the authors' values, (0.9, 4) the other pair in use.
+
+    Notes
+    -----
+    min{N(R̄, σ²/(ρn)), R̄ + σ√(α/n · log⁺(T/(Kn)))}.
+    """
+
+    horizon: float = real(low=2)
+    sigma: float = positive()
+    rho: float = real(low=0, high=1, closed="right", default=0.9999)
+    alpha: float = positive(default=2.0)
+    label = "MOTS"
+
+
+class Cap(Part):
+    """What `MOTS` derives about an arm that was played."""
+
+    cap: Floats = per_arm()
+
+
+@jitable
+def _mots_refresh(spec: Any, state: Any, arm: int) -> None:
+    n = state.pulls[arm]
+    if n == 0.0:
+        return
+    ratio = state.horizon[0] / (state.pulls.size * n)
+    bonus = math.sqrt(spec.alpha / n * math.log(ratio)) if ratio > 1.0 else 0.0
+    state.own.cap[arm] = state.total[arm] / n + spec.sigma * bonus
+
+
+def _mots_update(spec: Any, state: Any, arm: int, reward: float) -> None:
+    observe(state, arm, reward)
+    _mots_refresh(spec, state, arm)
+
+
+def _mots_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    for k in range(out.size):
+        n = state.pulls[k]
+        if n == 0.0:
+            out[k] = np.inf
+        else:
+            draw = state.total[k] / n + spec.sigma / math.sqrt(spec.rho * n) * rng.standard_normal()
+            out[k] = min(draw, state.own.cap[k])
+
+
+register(
+    MOTS,
+    own=Cap,
+    scores=_mots_scores,
+    update=_mots_update,
+    refresh=_mots_refresh,
+    additive=True,
+    randomized=True,
+)
+
+
+# ------------------------------------------------------------------------------- without a horizon
 
 
 @jitable
 def _log_round(state: Any) -> float:
-    return math.log(max(state.shared[CLOCK] + 1.0, 2.0))
+    return math.log(max(state.clock[0] + 1.0, 2.0))
 
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
@@ -38,14 +219,11 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
 # ------------------------------------------------------------------------------------------ UCB1
 
 
-class UCB1(Spec, _ScaleFields):
+class UCB1(Spec):
     """UCB1 (Auer et al. 2002): R̄ + scale·√(2 log t/n), for rewards in [0, scale]."""
 
-    __slots__ = ()
-    default_label = "UCB1"
-
-    def __new__(cls, *, scale: float = 1.0) -> UCB1:
-        return super().__new__(cls, check.real("scale", scale, low=0, closed="neither"))
+    scale: float = positive(default=1.0)
+    label = "UCB1"
 
 
 def _ucb1_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
@@ -58,20 +236,17 @@ def _ucb1_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             out[k] = state.total[k] / n + given_count_radius(n, log_t, spec.scale)
 
 
-register(UCB1, init=_init, scores=_ucb1_scores, update=_update, additive=True)
+register(UCB1, scores=_ucb1_scores, update=_update, additive=True)
 
 
 # ----------------------------------------------------------------------------------------- UCB-V
 
 
-class UCBV(Spec, _ScaleFields):
+class UCBV(Spec):
     """UCB-V (Audibert et al. 2009): R̄ + √(2V log t/n) + 3·scale·log t/n, V the variance of R."""
 
-    __slots__ = ()
-    default_label = "UCB-V"
-
-    def __new__(cls, *, scale: float = 1.0) -> UCBV:
-        return super().__new__(cls, check.real("scale", scale, low=0, closed="neither"))
+    scale: float = positive(default=1.0)
+    label = "UCB-V"
 
 
 def _ucbv_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
@@ -89,32 +264,21 @@ def _ucbv_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             )
 
 
-register(UCBV, init=_init, scores=_ucbv_scores, update=_update, additive=True)
+register(UCBV, scores=_ucbv_scores, update=_update, additive=True)
 
 
 # ---------------------------------------------------------------------------------------- kl-UCB
 
 
-class _KLUCBFields(NamedTuple):
-    scale: float
-    c: float
-
-
-class KLUCB(Spec, _KLUCBFields):
+class KLUCB(Spec):
     """kl-UCB (Garivier & Cappé 2011) on R/scale, for rewards in [0, scale].
 
     Index: scale·sup{q : n·kl(R̄/scale, q) ≤ log t + c·log log t}.
     """
 
-    __slots__ = ()
-    default_label = "kl-UCB"
-
-    def __new__(cls, *, scale: float = 1.0, c: float = 0.0) -> KLUCB:
-        return super().__new__(
-            cls,
-            check.real("scale", scale, low=0, closed="neither"),
-            check.real("c", c, low=0),
-        )
+    scale: float = positive(default=1.0)
+    c: float = real(low=0, default=0.0)
+    label = "kl-UCB"
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -138,31 +302,19 @@ def _klucb_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             out[k] = spec.scale * kl_upper(mean, n, level)
 
 
-register(KLUCB, init=_init, scores=_klucb_scores, update=_klucb_update, additive=True)
+register(KLUCB, scores=_klucb_scores, update=_klucb_update, additive=True)
 
 
 # ------------------------------------------------------------------------------ plain Thompson
 
 
-class _BetaTSFields(NamedTuple):
-    scale: float
-    alpha: float
-    beta: float
-
-
-class BetaTS(Spec, _BetaTSFields):
+class BetaTS(Spec):
     """Beta Thompson sampling on R/scale, for rewards in [0, scale] (fractional updates)."""
 
-    __slots__ = ()
-    default_label = "Beta TS"
-
-    def __new__(cls, *, scale: float = 1.0, alpha: float = 1.0, beta: float = 1.0) -> BetaTS:
-        return super().__new__(
-            cls,
-            check.real("scale", scale, low=0, closed="neither"),
-            check.real("alpha", alpha, low=0, closed="neither"),
-            check.real("beta", beta, low=0, closed="neither"),
-        )
+    scale: float = positive(default=1.0)
+    alpha: float = positive(default=1.0)
+    beta: float = positive(default=1.0)
+    label = "Beta TS"
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -180,23 +332,14 @@ def _beta_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             out[k] = spec.scale * rng.beta(spec.alpha + wins, spec.beta + n - wins)
 
 
-register(
-    BetaTS, init=_init, scores=_beta_scores, update=_klucb_update, additive=True, randomized=True
-)
+register(BetaTS, scores=_beta_scores, update=_klucb_update, additive=True, randomized=True)
 
 
-class _NormalTSFields(NamedTuple):
-    sigma: float
-
-
-class NormalTS(Spec, _NormalTSFields):
+class NormalTS(Spec):
     """Gaussian Thompson sampling on the raw reward: N(R̄, σ²/n), flat prior, σ known."""
 
-    __slots__ = ()
-    default_label = "Normal TS"
-
-    def __new__(cls, *, sigma: float = 1.0) -> NormalTS:
-        return super().__new__(cls, check.real("sigma", sigma, low=0, closed="neither"))
+    sigma: float = positive(default=1.0)
+    label = "Normal TS"
 
 
 def _normal_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
@@ -208,26 +351,17 @@ def _normal_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             out[k] = state.total[k] / n + spec.sigma / math.sqrt(n) * rng.standard_normal()
 
 
-register(
-    NormalTS, init=_init, scores=_normal_scores, update=_update, additive=True, randomized=True
-)
+register(NormalTS, scores=_normal_scores, update=_update, additive=True, randomized=True)
 
 
 # -------------------------------------------------------------------------------------- ε-greedy
 
 
-class _EpsilonGreedyFields(NamedTuple):
-    epsilon: float
-
-
-class EpsilonGreedy(Spec, _EpsilonGreedyFields):
+class EpsilonGreedy(Spec):
     """With probability ε a uniformly random arm, else the largest mean (ties at random)."""
 
-    __slots__ = ()
-    default_label = "ε-greedy"
-
-    def __new__(cls, *, epsilon: float = 0.1) -> EpsilonGreedy:
-        return super().__new__(cls, check.real("epsilon", epsilon, low=0, high=1))
+    epsilon: float = real(low=0, high=1, default=0.1)
+    label = "ε-greedy"
 
 
 @jitable
@@ -260,7 +394,6 @@ def _greedy_propensities(spec: EpsilonGreedy, state: ArmState) -> Any:
 
 register(
     EpsilonGreedy,
-    init=_init,
     scores=_greedy_scores,
     update=_update,
     additive=True,

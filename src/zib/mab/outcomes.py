@@ -1,57 +1,297 @@
-"""Rewards through several outcomes: the joint likelihood-ratio index."""
+"""Rewards through several outcomes: the joint likelihood-ratio index and posterior sampling.
+
+A policy sees only the reward. `edges` cut the non-zero rewards into bins; `values` lists all
+rewards there are. Either way zero is an outcome of its own. Count, mean and centred sum of squares
+are kept per arm and outcome; the spread of an outcome is pooled over arms.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from zib.core import validate as check
-from zib.core.kernel import borrowing, jitable, register
-from zib.mab.families import Law
-from zib.mab.outcomes_parts import (
-    SCALES,
-    TABLE,
-    OutcomeSpec,
-    check_outcomes,
-    has_paid,
-    is_plain,
-    lacks_outcome,
-    learn_outcome,
-    new_outcome_state,
-    pool_outcomes,
-)
-from zib.mab.outcomes_two import (
+from zib.core import validate
+from zib.core.kernel import jitable, register
+from zib.core.spec import Spec, argument, derived, number_or, optional, positive, real
+from zib.core.state import ArmState, Floats, Part, new_state, per_arm, table
+from zib.core.validate import InvalidParameterError
+from zib.mab.kl import (
+    LAZY,
+    KeptUpper,
+    Lazy,
+    has_expired,
+    largest,
+    last_round,
     level_at,
-    two_indices,
-    two_refresh,
-    two_scores,
-    two_update,
+    settle,
 )
-from zib.mab.unseen import resolve_unseen
-from zib.mab.zi_kl import LAST, UNTIL, UPPER, has_expired, last_round
-from zib.stats.arms import CLOCK, ArmState
+from zib.mab.posterior import BORROWED
+from zib.stats.arms import observe
 from zib.theory.outcomes import outcome_upper
 
+# -------------------------------------------------------------------------------- what outcomes are
 
-class _OutcomesKLUCBFields(NamedTuple):
-    family: int
-    sigma: float
-    shape: float
-    law: Law
-    known: bool
+MOST, SHORT = 64, 8
+
+
+class Outcomes(NamedTuple):
+    """The outcomes of a spec; the three tuples have one entry per outcome, and are padded.
+
+    Their length is part of the type, so one compilation serves all specs of the same length.
+    """
+
+    known: bool  # listed values, not bins
     m: int
-    cuts: tuple[float, ...]
-    starts: tuple[float, ...]
-    scales: tuple[float, ...]
-    delta: float
-    c: float
-    unseen: float
+    cuts: tuple[float, ...]  # upper edges of the bins, or midpoints between the values
+    starts: tuple[float, ...]  # what an outcome pays before it was seen; −inf: nothing is known
+    scales: tuple[float, ...]  # standard deviations; NaN: estimated
+
+    def arguments(self) -> dict[str, Any]:
+        """Return `edges`, `values` and `sigma` as they may be given."""
+        cuts, starts, scales = (part[: self.m] for part in (self.cuts, self.starts, self.scales))
+        if self.known:
+            return {"edges": None, "values": starts, "sigma": None}
+        sigma: Any = scales[1:]
+        if math.isnan(sigma[0]):
+            sigma = None
+        elif len(set(sigma)) == 1:
+            sigma = sigma[0]
+        return {"edges": cuts[1:-1], "values": None, "sigma": sigma}
 
 
-class OutcomesKLUCB(OutcomeSpec, _OutcomesKLUCBFields):
+def _outcomes(given: Mapping[str, Any]) -> Outcomes:
+    """Return the outcomes that the arguments describe, or raise."""
+    edges, values, sigma = given["edges"], given["values"], given["sigma"]
+    if (edges is None) == (values is None):
+        raise InvalidParameterError(
+            f"give exactly one of `edges` and `values`; got edges={edges!r}, values={values!r}"
+        )
+    return _bins(edges, sigma) if values is None else _listed_values(values, sigma)
+
+
+def _listed_values(values: Any, sigma: Any) -> Outcomes:
+    if sigma is not None:
+        raise InvalidParameterError(
+            f"`sigma` belongs to `edges`; rewards that are listed have none; got {sigma!r}"
+        )
+    array = validate.vector("values", _listed("values", values), -1e100, 1e100)
+    kept = sorted({0.0, *(array + 0.0).tolist()})
+    if len(kept) < 2 or len(kept) > MOST:
+        raise InvalidParameterError(
+            f"`values` must hold 1 to {MOST - 1} different values besides 0; got {values!r}"
+        )
+    cuts = [0.5 * (a + b) for a, b in pairwise(kept)] + [math.inf]
+    return _padded(True, cuts, kept, [0.0] * len(kept))
+
+
+def _bins(edges: Any, sigma: Any) -> Outcomes:
+    given = _listed("edges", edges)
+    if not given:
+        raise InvalidParameterError(
+            "`edges` must hold at least one number: for zero and not zero alone use ZIKLUCB or "
+            f"ZIPosterior; got {edges!r}"
+        )
+    array = validate.vector("edges", given)
+    if (np.diff(array) <= 0).any() or array.size > MOST - 2:
+        raise InvalidParameterError(
+            f"`edges` must be at most {MOST - 2} increasing numbers; got {edges!r}"
+        )
+    n_bins = array.size + 1
+    return _padded(
+        False,
+        [-math.inf, *(array + 0.0).tolist(), math.inf],
+        [0.0, *[-math.inf] * n_bins],
+        [0.0, *_check_sigma(sigma, n_bins)],
+    )
+
+
+def _padded(known: bool, cuts: list[float], starts: list[float], scales: list[float]) -> Outcomes:
+    m = len(cuts)
+    rest = (0.0,) * ((SHORT if m <= SHORT else MOST) - m)
+    return Outcomes(known, m, (*cuts, *rest), (*starts, *rest), (*scales, *rest))
+
+
+def _check_sigma(sigma: object, n_bins: int) -> list[float]:
+    if sigma is None:
+        return [math.nan] * n_bins
+    if not isinstance(sigma, (list, tuple, np.ndarray)):
+        return [validate.real("sigma", sigma, low=0, closed="neither")] * n_bins
+    scales = validate.vector("sigma", sigma, 0.0, closed="neither")
+    if scales.size != n_bins:
+        raise InvalidParameterError(
+            f"`sigma` must be one number or one per bin ({n_bins}); got {sigma!r}"
+        )
+    return [float(s) for s in scales]
+
+
+def _listed(name: str, value: object) -> list[Any]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise InvalidParameterError(f"`{name}` must be a sequence of numbers; got {value!r}")
+    return list(value)
+
+
+class OutcomeSpec(Spec):
+    """Base of the policies for several outcomes."""
+
+    edges: Sequence[float] | None = argument(default=None)
+    values: Sequence[float] | None = argument(default=None)
+    sigma: float | Sequence[float] | None = argument(default=None)
+    outcomes: Outcomes = derived(_outcomes)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that rebuild this spec."""
+        return self.outcomes.arguments() | super().parameters()
+
+    @property
+    def n_outcomes(self) -> int:
+        """How many outcomes there are, zero among them."""
+        return self.outcomes.m
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Between which values rewards lie."""
+        values = self.reward_values
+        return (-math.inf, math.inf) if values is None else (values[0], values[-1])
+
+    @property
+    def reward_values(self) -> tuple[float, ...] | None:
+        """The rewards there are, where they were listed."""
+        values: tuple[float, ...] | None = self.outcomes.arguments()["values"]
+        return values
+
+    def outcome_of(self, reward: float) -> int:
+        """Return the position of the outcome this reward is.
+
+        With `edges` zero comes first, then the bins from below; `values` stand in ascending order,
+        and the one nearest to the reward counts.
+        """
+        return int(outcome_of(self.outcomes, validate.real("reward", reward)))
+
+
+# ----------------------------------------------------------------------- statistics of the outcomes
+
+
+class OutcomePart(Part):
+    """What is kept about the outcomes, per arm and pooled over arms."""
+
+    counts: Floats = per_arm("outcomes", least=0.0)
+    means: Floats = per_arm("outcomes", finite=False)  # −inf: never seen and not known
+    spreads: Floats = per_arm("outcomes", least=0.0)  # centred sums of squares
+    scales: Floats = table("outcomes")  # standard deviations in force
+    pooled_spread: Floats = table("outcomes")
+    pooled_freedom: Floats = table("outcomes")
+    seen: Floats = table("outcomes")  # how often, over all arms
+
+
+class _KLPart(OutcomePart, KeptUpper):
+    """The outcomes, and bounds of the indices that hold for some rounds."""
+
+
+def _new_state(spec: Any, n_arms: int, own: type[Part]) -> ArmState:
+    outcomes = spec.outcomes
+    m = outcomes.m
+    state = new_state(n_arms, own=own, sizes={"outcomes": m})
+    state.own.means[:] = outcomes.starts[:m]
+    state.own.scales[:] = np.nan_to_num(outcomes.scales[:m])
+    return state
+
+
+@jitable
+def outcome_of(outcomes: Any, reward: float) -> int:
+    """Return the outcome of a reward: its bin, or the nearest value."""
+    if not outcomes.known and reward == 0.0:
+        return 0
+    j = 0
+    while j < outcomes.m - 1 and reward > outcomes.cuts[j]:
+        j += 1
+    return j
+
+
+@jitable
+def learn_outcome(spec: Any, state: Any, arm: int, reward: float) -> None:
+    """Add one reward to the statistics of an arm and of its outcome."""
+    own = state.own
+    known = spec.outcomes.known
+    j = outcome_of(spec.outcomes, reward)
+    if known:
+        reward = spec.outcomes.starts[j]
+    observe(state, arm, reward)
+    count = own.counts[arm, j] + 1.0
+    own.counts[arm, j] = count
+    own.seen[j] += 1.0
+    if known or j == 0:
+        return
+    if count == 1.0:
+        own.means[arm, j] = reward
+        return
+    apart = reward - own.means[arm, j]
+    mean = own.means[arm, j] + apart / count
+    more = apart * (reward - mean)
+    own.means[arm, j] = mean
+    own.spreads[arm, j] += more
+    own.pooled_spread[j] += more
+    own.pooled_freedom[j] += 1.0
+    _set_scale(spec, state, j)
+
+
+@jitable
+def _set_scale(spec: Any, state: Any, j: int) -> None:
+    """Put the pooled standard deviation of an outcome in force where none was given."""
+    own = state.own
+    if math.isnan(spec.outcomes.scales[j]):
+        freedom = own.pooled_freedom[j]
+        spread = max(own.pooled_spread[j], 0.0)
+        own.scales[j] = math.sqrt(spread / freedom) if freedom > 0.0 else 0.0
+
+
+@jitable
+def pool_outcomes(spec: Any, state: Any) -> None:
+    """Compute what is pooled anew from the statistics of all arms."""
+    own = state.own
+    for j in range(spec.outcomes.m):
+        spread = 0.0
+        freedom = 0.0
+        seen = 0.0
+        for k in range(state.pulls.size):
+            count = own.counts[k, j]
+            seen += count
+            if count > 1.0 and j > 0:
+                spread += own.spreads[k, j]
+                freedom += count - 1.0
+        own.pooled_spread[j] = spread
+        own.pooled_freedom[j] = freedom
+        own.seen[j] = seen
+        _set_scale(spec, state, j)
+
+
+@jitable
+def has_paid(state: Any) -> bool:
+    """Whether any arm has paid anything."""
+    for k in range(state.pulls.size):
+        if state.nonzero[k] > 0.0:
+            return True
+    return False
+
+
+@jitable
+def lacks_outcome(spec: Any, state: Any, arm: int) -> bool:
+    """Whether an outcome of unknown value was never seen for this arm."""
+    if spec.outcomes.known:
+        return False
+    for j in range(1, spec.outcomes.m):
+        if state.own.counts[arm, j] == 0.0:
+            return True
+    return False
+
+
+# ----------------------------------------------------------------------------------- joint KL index
+
+
+class OutcomesKLUCB(OutcomeSpec):
     """The joint KL index for rewards through several outcomes: ignored, clicked, bought, returned.
 
     Parameters
@@ -59,7 +299,7 @@ class OutcomesKLUCB(OutcomeSpec, _OutcomesKLUCBFields):
     edges
         Increasing cut points. A non-zero reward belongs to the bin (edge, next edge] it lies in;
         zero is an outcome of its own. ``edges=(0, 5)``: negative, zero, up to 5, more than 5.
-        ``edges=()``: zero and not zero, which is `ZIKLUCB`.
+        For zero and not zero alone there is `ZIKLUCB`.
     values
         Instead of `edges`: all rewards there are; 0 is always among them and need not be named.
         `zib.Bandit` refuses any other reward; a simulation takes the value nearest to it.
@@ -87,39 +327,20 @@ class OutcomesKLUCB(OutcomeSpec, _OutcomesKLUCBFields):
     3
     """
 
-    __slots__ = ()
-    words: ClassVar[dict[str, str | None]] = {"unseen": "pooled", "delta": None}
-    default_label = "outcomes KL-UCB"
-
-    def __new__(
-        cls,
-        *,
-        edges: Sequence[float] | None = None,
-        values: Sequence[float] | None = None,
-        sigma: float | Sequence[float] | None = None,
-        delta: float | None = None,
-        c: float = 0.0,
-        unseen: str | float = "pooled",
-    ) -> OutcomesKLUCB:
-        return super().__new__(
-            cls,
-            *check_outcomes(edges, values, sigma),
-            math.nan if delta is None else check.real("delta", delta, 0.0, 1.0, closed="neither"),
-            check.real("c", c, low=0),
-            resolve_unseen(unseen),
-        )
+    delta: float | None = optional(real(low=0.0, high=1.0, closed="neither"), default=None)
+    c: float = real(low=0, default=0.0)
+    unseen: str | float = number_or("pooled", default="pooled")
+    label = "outcomes KL-UCB"
 
 
 def _init(spec: OutcomesKLUCB, n_arms: int) -> ArmState:
-    state = new_outcome_state(spec, n_arms)
-    state.cache[:, UPPER] = np.inf
-    state.shared[LAST] = -1.0
-    return state
+    return _new_state(spec, n_arms, _KLPart)
 
 
-@borrowing
+@jitable
 def _upper(spec: Any, state: Any, arm: int, level: float, top: float) -> float:
-    return outcome_upper(state.cache, arm, TABLE, spec.m, state.shared, SCALES, level, top)
+    own = state.own
+    return outcome_upper(own.counts, own.means, arm, own.scales, 0, level, top)
 
 
 @jitable
@@ -133,15 +354,15 @@ def _own_top(spec: Any, state: Any, arm: int) -> float:
 @jitable
 def _keep(spec: Any, state: Any, arm: int) -> None:
     """Keep a bound of the index of `arm` that holds for some rounds."""
-    borrows = not spec.known and math.isnan(spec.sigma)
+    borrows = not spec.outcomes.known and math.isnan(spec.outcomes.scales[1])
     borrows = borrows or (math.isnan(spec.unseen) and lacks_outcome(spec, state, arm))
     if borrows or state.pulls[arm] == 0.0:
-        state.cache[arm, UPPER] = np.inf  # it depends on other arms, whose data change
+        state.own.upper[arm] = np.inf  # it depends on other arms, whose data change
     else:
         until = last_round(spec, state, arm)
         level = level_at(spec, until)
-        state.cache[arm, UNTIL] = until
-        state.cache[arm, UPPER] = _upper(spec, state, arm, level, _own_top(spec, state, arm))
+        state.own.until[arm] = until
+        state.own.upper[arm] = _upper(spec, state, arm, level, _own_top(spec, state, arm))
 
 
 @jitable
@@ -153,19 +374,19 @@ def _keep_expired_and(spec: Any, state: Any, arm: int) -> None:
 
 
 def _refresh(spec: Any, state: Any, arm: int) -> None:
-    if is_plain(spec):
-        two_refresh(spec, state, arm)
-    else:
-        pool_outcomes(spec, state)
-        _keep_expired_and(spec, state, arm)
+    pool_outcomes(spec, state)
+    _keep_expired_and(spec, state, arm)
+
+
+def _refresh_all(spec: Any, state: Any) -> None:
+    pool_outcomes(spec, state)
+    for k in range(state.pulls.size):
+        _keep(spec, state, k)
 
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
-    if is_plain(spec):
-        two_update(spec, state, arm, reward)
-    else:
-        learn_outcome(spec, state, arm, reward)
-        _keep_expired_and(spec, state, arm)
+    learn_outcome(spec, state, arm, reward)
+    _keep_expired_and(spec, state, arm)
 
 
 @jitable
@@ -173,30 +394,30 @@ def _borrow(spec: Any, state: Any, level: float, out: Any) -> None:
     """Write, per arm, the most that an outcome the arm never had could pay."""
     for k in range(out.size):
         out[k] = _own_top(spec, state, k)
-    if spec.known or not math.isnan(spec.unseen):
+    if spec.outcomes.known or not math.isnan(spec.unseen):
         return
-    m = spec.m
-    for j in range(1, m):
+    own = state.own
+    for j in range(1, spec.outcomes.m):
         top = -np.inf
         missing = False
         for k in range(out.size):
-            count = state.cache[k, TABLE + j]
+            count = own.counts[k, j]
             if count > 0.0:
-                reach = state.shared[SCALES + j] * math.sqrt(2.0 * level / count)
-                top = max(top, state.cache[k, TABLE + m + j] + reach)
+                reach = own.scales[j] * math.sqrt(2.0 * level / count)
+                top = max(top, own.means[k, j] + reach)
             else:
                 missing = True
-        top = min(top, spec.cuts[j])
+        top = min(top, spec.outcomes.cuts[j])
         if missing:
             for k in range(out.size):
-                if state.cache[k, TABLE + j] == 0.0:
+                if own.counts[k, j] == 0.0:
                     out[k] = max(out[k], top)
 
 
 @jitable
 def _start(spec: Any, state: Any, level: float, exact: bool, out: Any) -> None:
     """Write the bounds kept, or indices, and the indices of arms that have no such bound."""
-    if not spec.known and math.isnan(spec.unseen) and not has_paid(state):
+    if not spec.outcomes.known and math.isnan(spec.unseen) and not has_paid(state):
         for k in range(out.size):
             out[k] = np.inf
         return
@@ -204,47 +425,174 @@ def _start(spec: Any, state: Any, level: float, exact: bool, out: Any) -> None:
     for k in range(out.size):
         if state.pulls[k] == 0.0:
             out[k] = np.inf
-        elif state.cache[k, UPPER] < np.inf and not exact:
-            out[k] = state.cache[k, UPPER]
+        elif state.own.upper[k] < np.inf and not exact:
+            out[k] = state.own.upper[k]
         else:
             out[k] = _upper(spec, state, k, level, out[k])
 
 
+@jitable
+def _is_kept(spec: Any, state: Any, arm: int) -> bool:
+    return bool(state.own.upper[arm] < np.inf)
+
+
+@jitable
+def _exact(spec: Any, state: Any, arm: int, level: float) -> float:
+    return _upper(spec, state, arm, level, _own_top(spec, state, arm))
+
+
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    if is_plain(spec):
-        two_scores(spec, state, rng, out)
-        return
-    level = level_at(spec, state.shared[CLOCK] + 1.0)
+    level = level_at(spec, state.clock[0] + 1.0)
     _start(spec, state, level, False, out)
-    first = 0
-    for k in range(1, out.size):
-        if out[k] > out[first]:
-            first = k
-    best = -np.inf
-    for i in range(-1, out.size):
-        # the arm with the largest bound, then one pass: `best` only grows, so what was below it
-        # stays below
-        k = first if i < 0 else i
-        if (i < 0 or (k != first and out[k] >= best)) and state.cache[k, UPPER] < np.inf:
-            out[k] = _upper(spec, state, k, level, _own_top(spec, state, k))
-            best = max(best, out[k])
-        elif i < 0:
-            best = out[k]
+    settle(spec, state, level, largest(out), out)
 
 
 def _indices(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    if is_plain(spec):
-        two_indices(spec, state, rng, out)
-    else:
-        _start(spec, state, level_at(spec, state.shared[CLOCK] + 1.0), True, out)
+    _start(spec, state, level_at(spec, state.clock[0] + 1.0), True, out)
 
 
 register(
     OutcomesKLUCB,
+    own=_KLPart,
     init=_init,
     scores=_scores,
     update=_update,
     refresh=_refresh,
+    refresh_all=_refresh_all,
     indices=_indices,
-    additive=True,
+)
+LAZY.add(OutcomesKLUCB, Lazy(is_bound=_is_kept, exact=_exact))
+
+
+# ------------------------------------------------------------------------------- posterior sampling
+
+
+class OutcomesPosterior(OutcomeSpec):
+    """Thompson sampling from the exact posterior of the outcomes and of what they pay.
+
+    Parameters
+    ----------
+    edges, values, sigma
+        As in `OutcomesKLUCB`.
+    alpha, beta
+        Prior of the outcomes, a Dirichlet law: `beta` for zero, and `alpha` in equal parts for the
+        others. The probability of paying then has the prior Beta(alpha, beta), as in `ZIPosterior`.
+    unseen
+        What an outcome pays that an arm never had: ``"pooled"`` takes the largest value sampled
+        this round among arms that had it, at most the upper edge of the bin, and leaves out what no
+        arm ever had; or a number.
+
+    Notes
+    -----
+    q̃ ~ Dirichlet(prior + counts), ṽ_j ~ N(v̂_j, σ_j²/B_j), or Student's t where sigma is unknown;
+    the arm with the largest Σ q̃_j ṽ_j is played. The Dirichlet law is drawn as a chain of Betas.
+
+    Examples
+    --------
+    >>> OutcomesPosterior(values=(1.0, 20.0, -15.0)).reward_range
+    (-15.0, 20.0)
+    """
+
+    alpha: float = positive(default=1.0)
+    beta: float = positive(default=1.0)
+    unseen: str | float = number_or("pooled", default="pooled")
+    label = "outcomes posterior"
+
+
+def _posterior_init(spec: OutcomesPosterior, n_arms: int) -> ArmState:
+    return _new_state(spec, n_arms, OutcomePart)
+
+
+def _posterior_refresh(spec: Any, state: Any, arm: int) -> None:
+    pool_outcomes(spec, state)
+
+
+def _posterior_update(spec: Any, state: Any, arm: int, reward: float) -> None:
+    learn_outcome(spec, state, arm, reward)
+
+
+@jitable
+def _value(spec: Any, state: Any, arm: int, j: int, rng: Any) -> float:
+    """Draw what an outcome pays that the arm has had."""
+    own = state.own
+    count = own.counts[arm, j]
+    mean = own.means[arm, j]
+    scale = own.scales[j]
+    if math.isnan(spec.outcomes.scales[j]):
+        freedom = count - 1.0 + BORROWED
+        spread = own.spreads[arm, j] + BORROWED * scale * scale
+        return float(mean + math.sqrt(spread / (freedom * count)) * rng.standard_t(freedom))
+    return float(mean + scale / math.sqrt(count) * rng.standard_normal())
+
+
+@jitable
+def _is_possible(spec: Any, state: Any, j: int, paid: bool) -> bool:
+    """Whether outcome j takes part: known, assumed, or seen (any, while no arm has paid)."""
+    if spec.outcomes.known or not paid or not math.isnan(spec.unseen):
+        return True
+    return bool(state.own.seen[j] > 0.0)
+
+
+@jitable
+def _fold(
+    spec: Any, state: Any, arm: int, j: int, paid: bool, value: float, rng: Any, was: float
+) -> float:
+    """Mix `value` of outcome j into the mean `was` of zero and of the outcomes after j.
+
+    Given that it is none of the outcomes before j, a reward is outcome j with a probability that
+    has a Beta law; its weights are those of j and of all that follow.
+    """
+    counts = state.own.counts
+    each = spec.alpha / (spec.outcomes.m - 1)
+    rest = spec.beta
+    for i in range(spec.outcomes.m):
+        if spec.outcomes.starts[i] == 0.0:
+            rest += counts[arm, i]
+        elif i > j and _is_possible(spec, state, i, paid):
+            rest += each + counts[arm, i]
+    share = rng.beta(each + counts[arm, j], rest)
+    return float(share * value + (1.0 - share) * was)
+
+
+def _posterior_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    outcomes = spec.outcomes
+    paid = has_paid(state)
+    for k in range(out.size):
+        out[k] = 0.0
+    for j in range(outcomes.m - 1, -1, -1):
+        if outcomes.starts[j] == 0.0 or not _is_possible(spec, state, j, paid):
+            continue
+        top = -np.inf
+        for k in range(out.size):
+            if state.own.counts[k, j] > 0.0 or (outcomes.known and state.pulls[k] > 0.0):
+                value = outcomes.starts[j]
+                if not outcomes.known:
+                    value = _value(spec, state, k, j, rng)
+                    top = max(top, value)
+                out[k] = _fold(spec, state, k, j, paid, value, rng, out[k])
+        if outcomes.known:
+            continue
+        if not math.isnan(spec.unseen):
+            top = spec.unseen
+        elif top == -np.inf:
+            top = 1.0  # nobody has paid: compare the probabilities alone
+        else:
+            top = min(top, outcomes.cuts[j])
+        for k in range(out.size):
+            if state.own.counts[k, j] == 0.0 and state.pulls[k] > 0.0:
+                out[k] = _fold(spec, state, k, j, paid, top, rng, out[k])
+    for k in range(out.size):
+        if state.pulls[k] == 0.0:
+            out[k] = np.inf
+
+
+register(
+    OutcomesPosterior,
+    own=OutcomePart,
+    init=_posterior_init,
+    scores=_posterior_scores,
+    update=_posterior_update,
+    refresh=_posterior_refresh,
+    refresh_all=pool_outcomes,
+    randomized=True,
 )

@@ -1,57 +1,187 @@
-"""Exact posterior sampling of p·mu: no clipping, no confidence level, no horizon."""
+"""Exact posterior sampling of p·mu: no clipping, no confidence level, no horizon.
+
+Priors may be learned across arms. The marginal likelihood of all arms does not care how it was
+decided which arm to play, so it may be maximised on data that a bandit collected. Both fits are
+refreshed when the number of rounds has grown by five per cent, warm-started, at a cost of order K.
+
+A fitted prior can be too sure of itself. It therefore never counts for more than `MOST_PAID`
+rewards: an arm that was hardly played keeps at least that much doubt, whatever the others did.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from zib.core import validate as check
 from zib.core.kernel import jitable, register
-from zib.mab.families import (
-    FAMILIES,
-    FIRST_CACHE,
-    GAUSSIAN,
-    LOG_SPREAD,
-    LOG_TOTAL,
-    LOGNORMAL,
-    N_SHARED,
-    FamilySpec,
-    check_family,
-    learn,
-    pool,
-    pooled_scale,
-)
-from zib.mab.learned_prior import (
-    ALPHA,
-    BETA,
-    CENTRE,
-    N_PRIOR,
-    SPREAD,
-    fit_from_scratch,
-    fit_if_due,
-    place_and_noise,
-    start,
-)
-from zib.mab.unseen import resolve_unseen, sample_unseen
-from zib.stats.arms import ArmState, new_state
+from zib.core.spec import choice, number_or, positive
+from zib.core.state import ArmState, Floats, Part, new_state, scalar
+from zib.mab.assumptions import sample_unseen
+from zib.mab.families import GAUSSIAN, LOGNORMAL, FamilySpec, PooledScale, learn, pool, pooled_scale
 
-LEARNED = 1
+# ---------------------------------------------------------------------- priors learned across arms
+
+MOST_PAID = 20.0
+GROWTH = 1.05
+FIRST_FIT = 16.0
+FEWEST_PAID = 3.0
+STEPS = 8
+STEPS_FROM_SCRATCH = 64
+
+
+class LearnedPrior(Part):
+    """Priors learned across arms: Beta(alpha, beta) of paying, normal of the magnitude."""
+
+    alpha: Floats = scalar(start=1.0, least=0.0)
+    beta: Floats = scalar(start=1.0, least=0.0)
+    centre: Floats = scalar()
+    variance: Floats = scalar(least=0.0)
+    next_fit: Floats = scalar()  # the number of rewards after which it is learned again
+
+
+def start(state: Any, alpha: float, beta: float) -> None:
+    """Put the prior that is in force before anything is learned."""
+    state.own.alpha[0] = alpha
+    state.own.beta[0] = beta
+    state.own.next_fit[0] = max(FIRST_FIT, float(state.pulls.size))
+
+
+@jitable
+def digamma(x: float) -> float:
+    """Return the logarithmic derivative of the gamma function for x > 0."""
+    out = 0.0
+    while x < 6.0:
+        out -= 1.0 / x
+        x += 1.0
+    f = 1.0 / (x * x)
+    series = f * (1.0 / 12 - f * (1.0 / 120 - f * (1.0 / 252 - f * (1.0 / 240 - f / 132))))
+    return out + math.log(x) - 0.5 / x - series
+
+
+@jitable
+def fit_probabilities(state: Any, steps: int) -> None:
+    """Climb the beta-binomial likelihood by Minka's fixed point."""
+    alpha = state.own.alpha[0]
+    beta = state.own.beta[0]
+    for _ in range(steps):
+        paid = 0.0
+        unpaid = 0.0
+        tried = 0.0
+        at_alpha = digamma(alpha)
+        at_beta = digamma(beta)
+        at_both = digamma(alpha + beta)
+        for k in range(state.pulls.size):
+            n = state.pulls[k]
+            if n > 0.0:
+                b = state.nonzero[k]
+                if b > 0.0:
+                    paid += digamma(b + alpha) - at_alpha
+                if n > b:
+                    unpaid += digamma(n - b + beta) - at_beta
+                tried += digamma(n + alpha + beta) - at_both
+        if paid <= 0.0 or unpaid <= 0.0 or tried <= 0.0:
+            return
+        alpha *= paid / tried
+        beta *= unpaid / tried
+        if alpha > MOST_PAID:
+            beta *= MOST_PAID / alpha
+            alpha = MOST_PAID
+    state.own.alpha[0] = max(alpha, 1e-3)
+    state.own.beta[0] = max(beta, 1e-3)
+
+
+@jitable
+def place_and_noise(spec: Any, state: Any, arm: int, scale: float) -> tuple[float, float]:
+    """Return the mean of an arm's non-zero rewards (or logarithms), and their variance."""
+    count = state.nonzero[arm]
+    if spec.family == LOGNORMAL:
+        return state.own.log_total[arm] / count, scale * scale
+    mean = state.total[arm] / count
+    if spec.family != GAUSSIAN:
+        return mean, mean * mean / spec.form
+    sd = scale if math.isnan(spec.sigma) else spec.sigma
+    return mean, sd * sd
+
+
+@jitable
+def _fit_magnitudes(spec: Any, state: Any, steps: int) -> None:
+    """Climb the likelihood of normal means with a common normal prior by its EM steps."""
+    scale = pooled_scale(state)
+    centre = state.own.centre[0]
+    spread = state.own.variance[0]
+    for step in range(steps):
+        total = 0.0
+        squares = 0.0
+        arms = 0.0
+        for k in range(state.pulls.size):
+            count = state.nonzero[k]
+            if count > 0.0:
+                mean, noise = place_and_noise(spec, state, k, scale)
+                share = 1.0
+                if step > 0 or spread > 0.0:
+                    share = spread / (spread + noise / count) if spread + noise > 0.0 else 1.0
+                guess = share * mean + (1.0 - share) * centre
+                total += guess
+                squares += guess * guess + share * noise / count
+                arms += 1.0
+        if arms == 0.0:
+            return
+        centre = total / arms
+        spread = max(squares / arms - centre * centre, 0.0)
+    state.own.centre[0] = centre
+    # at least as much doubt as `MOST_PAID` rewards leave
+    least = scale * scale
+    if spec.family == GAUSSIAN and not math.isnan(spec.sigma):
+        least = spec.sigma * spec.sigma
+    elif spec.family != GAUSSIAN and spec.family != LOGNORMAL:
+        least = centre * centre / spec.form
+    state.own.variance[0] = max(spread, least / MOST_PAID)
+
+
+@jitable
+def next_fit(state: Any) -> float:
+    """Return the round after which priors are learned the next time."""
+    grown = math.floor(GROWTH * state.clock[0]) + 1.0
+    return float(max(grown, FIRST_FIT, float(state.pulls.size)))
+
+
+@jitable
+def _fit(spec: Any, state: Any, steps: int) -> None:
+    state.own.next_fit[0] = next_fit(state)
+    paid = 0.0
+    for k in range(state.pulls.size):
+        paid += state.nonzero[k]
+    if paid >= FEWEST_PAID:
+        fit_probabilities(state, steps)
+        _fit_magnitudes(spec, state, steps)
+
+
+@jitable
+def fit_if_due(spec: Any, state: Any) -> None:
+    """Learn the priors anew when enough rounds have passed."""
+    if state.clock[0] >= state.own.next_fit[0]:
+        _fit(spec, state, STEPS)
+
+
+@jitable
+def fit_from_scratch(spec: Any, state: Any) -> None:
+    """Learn the priors from the statistics alone, whatever they were before."""
+    state.own.alpha[0] = spec.alpha
+    state.own.beta[0] = spec.beta
+    state.own.centre[0] = 0.0
+    state.own.variance[0] = 0.0
+    _fit(spec, state, STEPS_FROM_SCRATCH)
+
+
+# -------------------------------------------------------------------------------------- the policy
+
+FLAT, LEARNED = 0, 1
 BORROWED = 3.0  # rewards that the scale of all arms together counts for, when sigma is unknown
 
 
-class _ZIPosteriorFields(NamedTuple):
-    family: int
-    sigma: float
-    shape: float
-    alpha: float
-    beta: float
-    unseen: float
-    prior: int
-
-
-class ZIPosterior(FamilySpec, _ZIPosteriorFields):
+class ZIPosterior(FamilySpec):
     """Thompson sampling from the exact posterior of both parts.
 
     Parameters
@@ -83,47 +213,28 @@ class ZIPosterior(FamilySpec, _ZIPosteriorFields):
     the magnitude (or of the mean logarithm) is normal. Neither counts for more than twenty rewards.
     """
 
-    __slots__ = ()
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "family": FAMILIES,
-        "prior": ("flat", "learned"),
-    }
-    words: ClassVar[dict[str, str | None]] = {"unseen": "pooled", "sigma": None}
-    default_label = "ZI posterior"
-
-    def __new__(
-        cls,
-        *,
-        family: str = "gaussian",
-        sigma: float | None = None,
-        shape: float | None = None,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        unseen: str | float = "pooled",
-        prior: str = "flat",
-    ) -> ZIPosterior:
-        return super().__new__(
-            cls,
-            *check_family(family, sigma, shape),
-            check.real("alpha", alpha, low=0, closed="neither"),
-            check.real("beta", beta, low=0, closed="neither"),
-            resolve_unseen(unseen),
-            check.choice("prior", prior, cls.choices["prior"]),
-        )
+    alpha: float = positive(default=1.0)
+    beta: float = positive(default=1.0)
+    unseen: str | float = number_or("pooled", default="pooled")
+    prior: str = choice(("flat", "learned"), default="flat")
 
     @property
     def label(self) -> str:
         """A short name for figures and tables."""
-        return f"{self.default_label} learned" if self.prior == LEARNED else self.default_label
+        return "ZI posterior learned" if self.learns_late else "ZI posterior"
 
     @property
     def learns_late(self) -> bool:
         """Whether priors are learned now and then only, so that they lag behind the rewards."""
-        return self.prior == LEARNED
+        return bool(self.parameters()["prior"] == "learned")
+
+
+class _PosteriorPart(PooledScale, LearnedPrior):
+    """A learned prior, and the scale that arms borrow from each other."""
 
 
 def _init(spec: ZIPosterior, n_arms: int) -> ArmState:
-    state = new_state(n_arms, n_cache=FIRST_CACHE, n_shared=N_SHARED + N_PRIOR)
+    state = new_state(n_arms, own=_PosteriorPart)
     start(state, spec.alpha, spec.beta)
     return state
 
@@ -156,20 +267,20 @@ def _draw(spec: Any, state: Any, arm: int, scale: float, rng: Any) -> float:
         return float(mean + own * rng.standard_t(freedom))
     if spec.family == LOGNORMAL:
         freedom = count - 1.0 + BORROWED
-        total = state.cache[arm, LOG_SPREAD] + BORROWED * scale * scale
+        total = state.own.log_spread[arm] + BORROWED * scale * scale
         variance = total / (2.0 * rng.standard_gamma(0.5 * freedom))
-        place = state.cache[arm, LOG_TOTAL] / count
+        place = state.own.log_total[arm] / count
         place += math.sqrt(variance / count) * rng.standard_normal()
         return math.exp(min(place + 0.5 * variance, 700.0))
-    drawn = max(rng.standard_gamma(spec.shape * count), 1e-200)  # 0 only if the shape is tiny
-    return float(spec.shape * state.total[arm] / drawn)
+    drawn = max(rng.standard_gamma(spec.form * count), 1e-200)  # 0 only if the shape is tiny
+    return float(spec.form * state.total[arm] / drawn)
 
 
 @jitable
 def _draw_learned(spec: Any, state: Any, arm: int, scale: float, rng: Any) -> float:
     """Draw a magnitude from its posterior under the learned prior."""
-    centre = state.shared[CENTRE]
-    variance = state.shared[SPREAD]
+    centre = state.own.centre[0]
+    variance = state.own.variance[0]
     count = state.nonzero[arm]
     if count > 0.0:
         mean, noise = place_and_noise(spec, state, arm, scale)
@@ -188,14 +299,14 @@ def _draw_learned(spec: Any, state: Any, arm: int, scale: float, rng: Any) -> fl
 
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     scale = pooled_scale(state)
-    if spec.prior == LEARNED and state.shared[SPREAD] > 0.0:
+    if spec.prior == LEARNED and state.own.variance[0] > 0.0:
         for k in range(out.size):
             n = state.pulls[k]
             if n == 0.0:
                 out[k] = np.inf
             else:
                 b = state.nonzero[k]
-                prob = rng.beta(state.shared[ALPHA] + b, state.shared[BETA] + n - b)
+                prob = rng.beta(state.own.alpha[0] + b, state.own.beta[0] + n - b)
                 out[k] = prob * _draw_learned(spec, state, k, scale, rng)
         return
     flat_scores(spec, state, rng, out)
@@ -218,6 +329,7 @@ def flat_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
 
 register(
     ZIPosterior,
+    own=_PosteriorPart,
     init=_init,
     scores=_scores,
     update=_update,

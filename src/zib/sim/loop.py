@@ -27,7 +27,7 @@ from zib.core.cache import numba_config
 from zib.core.entry import Entry
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
-from zib.mab.baselines import set_true_sizes
+from zib.mab.classics import set_true_sizes
 
 ROUND, PENDING, REACHED = 0, 1, 2  # of `clock`
 REGRET, REWARD = 0, 1  # of `sums` and `curves`

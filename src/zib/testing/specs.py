@@ -40,7 +40,7 @@ def check_refusals(spec: Any) -> None:
     """
     kind, given = type(spec), parameters_of(spec)
     declared = getattr(kind, "declared", {})
-    for name in (name for name, field in declared.items() if field.derived is None):
+    for name in (name for name, field in declared.items() if field.is_parameter):
         for wrong in _NEVER:
             if isinstance(wrong, str) and declared[name].allowed == "text":
                 continue

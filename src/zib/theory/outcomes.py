@@ -49,20 +49,21 @@ def _large_root(far: float, s: float) -> float:
 
 @borrowing
 def _curve(
-    table: Any, row: int, first: int, m: int, scales: Any, at: int, n: float, lead: int, h: float
+    counts: Any, means: Any, row: int, scales: Any, at: int, n: float, lead: int, h: float
 ) -> tuple[float, float, float]:
     """Return (G, dG/dx, value) where the lead has this h and the others take their large root."""
+    m = counts.shape[1]
     s_lead = scales[at + lead]
-    v_lead = table[row, first + m + lead]
+    v_lead = means[row, lead]
     away = h + s_lead * s_lead / h  # eta - v_lead
-    b_lead = table[row, first + lead]
+    b_lead = counts[row, lead]
     over_c = b_lead / h
     bend = 0.0
     for j in range(m):
-        b = table[row, first + j]
+        b = counts[row, j]
         if j != lead and b > 0.0:
             s = scales[at + j]
-            far = away + (v_lead - table[row, first + m + j])
+            far = away + (v_lead - means[row, j])
             gap = math.sqrt(max(far - 2.0 * s, 0.0) * (far + 2.0 * s))
             h_j = max(0.5 * (far + gap), LEAST)
             over_c += b / h_j
@@ -71,10 +72,10 @@ def _curve(
     cost = 0.0
     value = 0.0
     for j in range(m):
-        b = table[row, first + j]
+        b = counts[row, j]
         if b > 0.0:
             s = scales[at + j]
-            v = table[row, first + m + j]
+            v = means[row, j]
             h_j = h
             if j != lead:
                 h_j = max(_large_root(away + (v_lead - v), s), LEAST)
@@ -94,10 +95,9 @@ def _curve(
 
 @borrowing
 def _root(
-    table: Any,
+    counts: Any,
+    means: Any,
     row: int,
-    first: int,
-    m: int,
     scales: Any,
     at: int,
     n: float,
@@ -114,7 +114,7 @@ def _root(
     x = start
     last = False
     for _ in range(300):
-        g, dg, value = _curve(table, row, first, m, scales, at, n, lead, 1.0 / x)
+        g, dg, value = _curve(counts, means, row, scales, at, n, lead, 1.0 / x)
         if last:
             break
         if g > level:
@@ -138,10 +138,9 @@ def _root(
 
 @borrowing
 def _scan(
-    table: Any,
+    counts: Any,
+    means: Any,
     row: int,
-    first: int,
-    m: int,
     scales: Any,
     at: int,
     n: float,
@@ -156,13 +155,13 @@ def _scan(
     """
     best = -math.inf
     x = left
-    g, dg, _ = _curve(table, row, first, m, scales, at, n, lead, 1.0 / x)
+    g, dg, _ = _curve(counts, means, row, scales, at, n, lead, 1.0 / x)
     for i in range(1, CELLS + 1):
         low = x
         g_before = g
         dg_before = dg
         x = left + (right - left) * (i / CELLS)
-        g, dg, _ = _curve(table, row, first, m, scales, at, n, lead, 1.0 / x)
+        g, dg, _ = _curve(counts, means, row, scales, at, n, lead, 1.0 / x)
         high = x
         found = g_before <= level and g >= level
         hump = g_before <= level and g <= level and dg_before >= 0.0 and dg <= 0.0
@@ -173,7 +172,7 @@ def _scan(
             b = high
             for _ in range(60):
                 half = 0.5 * (a + b)
-                g_half, dg_half, _ = _curve(table, row, first, m, scales, at, n, lead, 1.0 / half)
+                g_half, dg_half, _ = _curve(counts, means, row, scales, at, n, lead, 1.0 / half)
                 if (hump and g_half > level) or (dip and g_half < level):
                     found = True
                     break
@@ -187,31 +186,32 @@ def _scan(
                 low = 0.5 * (a + b)
         if found:
             start = 0.5 * (low + high)
-            value = _root(table, row, first, m, scales, at, n, lead, level, low, high, start)
+            value = _root(counts, means, row, scales, at, n, lead, level, low, high, start)
             best = max(best, value)
     return best
 
 
 @borrowing
 def outcome_upper(
-    table: Any, row: int, first: int, m: int, scales: Any, at: int, level: float, top: float
+    counts: Any, means: Any, row: int, scales: Any, at: int, level: float, top: float
 ) -> float:
-    """Return the joint upper bound of the mean reward of one arm with m outcomes.
+    """Return the joint upper bound of the mean reward of one arm with several outcomes.
 
-    ``table[row, first + j]`` is how often outcome j was seen and ``table[row, first + m + j]`` its
-    mean, or what it could pay if it was never seen (-inf: leave it out); ``scales[at + j]`` is its
-    standard deviation, 0 for a known value. `top` is what a further outcome could pay that was
-    never seen, -inf when there is none. ``inf`` without any observation.
+    ``counts[row, j]`` is how often outcome j was seen and ``means[row, j]`` its mean, or what it
+    could pay if it was never seen (-inf: leave it out); ``scales[at + j]`` is its standard
+    deviation, 0 for a known value. `top` is what a further outcome could pay that was never seen,
+    -inf when there is none. ``inf`` without any observation.
     """
+    m = counts.shape[1]
     n = 0.0
     mean = 0.0
     for j in range(m):
-        b = table[row, first + j]
+        b = counts[row, j]
         if b > 0.0:
             n += b
-            mean += b * table[row, first + m + j]
+            mean += b * means[row, j]
         else:
-            top = max(top, table[row, first + m + j])
+            top = max(top, means[row, j])
     if n <= 0.0:
         return math.inf
     mean /= n
@@ -221,16 +221,16 @@ def outcome_upper(
     edge = -math.inf  # eta cannot be below
     lead = 0
     for j in range(m):
-        b = table[row, first + j]
+        b = counts[row, j]
         if b > 0.0:
             s = scales[at + j]
-            v = table[row, first + m + j]
+            v = means[row, j]
             variance += b / n * (s * s + (v - mean) * (v - mean))
             if v + 2.0 * s > edge:
                 edge = v + 2.0 * s
                 lead = j
     s_lead = scales[at + lead]
-    v_lead = table[row, first + m + lead]
+    v_lead = means[row, lead]
     if variance <= 0.0:
         if top <= mean:
             return mean
@@ -244,12 +244,12 @@ def outcome_upper(
         edge = top
         h = _large_root(top - v_lead, s_lead)
         limit = 1.0 / h
-        g, _, value = _curve(table, row, first, m, scales, at, n, lead, h)
+        g, _, value = _curve(counts, means, row, scales, at, n, lead, h)
         if g < level:
             best = value * math.exp((g - level) / n) - top * math.expm1((g - level) / n)
     elif s_lead > 0.0:
         limit = 1.0 / s_lead
-        g, _, value = _curve(table, row, first, m, scales, at, n, lead, s_lead)
+        g, _, value = _curve(counts, means, row, scales, at, n, lead, s_lead)
     if g >= level:
         far = mean - v_lead + math.sqrt(n * (variance / (2.0 * level)))
         start = 0.5 * limit
@@ -261,7 +261,7 @@ def outcome_upper(
             factor = 4.0
             g = 0.0
             while limit < 1e290:
-                g, _, value = _curve(table, row, first, m, scales, at, n, lead, 1.0 / limit)
+                g, _, value = _curve(counts, means, row, scales, at, n, lead, 1.0 / limit)
                 if g >= level:
                     break
                 limit = min(limit * factor, 1e290)
@@ -269,27 +269,27 @@ def outcome_upper(
             start = min(start, limit)
         if g >= level:
             best = _root(
-                table, row, first, m, scales, at, n, lead, level, 0.0, limit, min(start, limit)
+                counts, means, row, scales, at, n, lead, level, 0.0, limit, min(start, limit)
             )
         else:
             best = v_lead
     # one on the small root
     for i in range(m):
-        b = table[row, first + i]
+        b = counts[row, i]
         s = scales[at + i]
         if b > 0.0 and s > 0.0 and b <= 2.0 * level:
             right = math.sqrt(2.0 * level / b) / s * (1.0 + 1e-12)  # so that G >= level there
-            far = max(edge - table[row, first + m + i], 2.0 * s)
+            far = max(edge - means[row, i], 2.0 * s)
             left = _large_root(far, s) / (s * s)
             if left < right:
-                best = max(best, _scan(table, row, first, m, scales, at, n, i, level, left, right))
+                best = max(best, _scan(counts, means, row, scales, at, n, i, level, left, right))
     return best
 
 
-def _all_rows(table: Any, scales: Any, levels: Any, out: Any) -> None:
-    m = table.shape[1] // 2
+def _all_rows(counts: Any, means: Any, scales: Any, levels: Any, out: Any) -> None:
+    m = counts.shape[1]
     for i in range(out.size):
-        out[i] = outcome_upper(table, i, 0, m, scales, i * m, levels[i], -np.inf)
+        out[i] = outcome_upper(counts, means, i, scales, i * m, levels[i], -np.inf)
 
 
 _fill = cached_njit(_all_rows)
@@ -349,10 +349,13 @@ def outcome_kl_upper(
         wide = np.full(m, float(wide))
     same_shape(often[..., 0], paid[..., 0], wide[..., 0], budget)
     shape = np.broadcast_shapes(often.shape[:-1], paid.shape[:-1], wide.shape[:-1], budget.shape)
-    rows = [np.broadcast_to(a, (*shape, m)).reshape(-1, m) for a in (often, paid, wide)]
+    rows = [
+        np.ascontiguousarray(np.broadcast_to(a, (*shape, m)).reshape(-1, m))
+        for a in (often, paid, wide)
+    ]
     out = np.empty(rows[0].shape[0])
     _fill(
-        np.concatenate(rows[:2], axis=1),
+        *rows[:2],
         rows[2].flatten(),
         np.broadcast_to(budget, shape).flatten(),
         out,

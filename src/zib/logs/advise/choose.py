@@ -13,7 +13,7 @@ from zib.core.spec import label_of
 from zib.logs.advise.collect import Collected
 from zib.logs.advise.estimates import ArmSummary
 from zib.logs.advise.law import Fit, LawReport
-from zib.mab.tails import Tail
+from zib.mab.assumptions import Tail
 from zib.stats.intervals import Estimate
 
 ENOUGH = 30  # non-zero rewards of an arm whose own moments are trusted

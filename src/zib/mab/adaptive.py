@@ -1,4 +1,17 @@
-"""What `ZIAdaptive` learns: from an arm on its own, and from all arms together."""
+"""The policy without a single knob: posterior sampling whose family and priors are learned.
+
+Three questions are answered from the rewards of all arms, again and again as rounds go by:
+
+- **Which family?** A Gaussian one, unless no reward is negative and a log-normal law is more likely
+  than both a Gaussian and a gamma law.
+- **How alike are the arms?** Their probabilities (a Beta prior), their magnitudes (a normal prior
+  of the mean or of its logarithm), and how much their rewards scatter (a scaled F law of the arms'
+  variances, whose degrees of freedom say how far an arm may trust the others' scatter).
+- **Can the log-normal be trusted?** Its estimate of a mean is far better than the average where it
+  is right, and wrong for ever where it is not. What the averages say about it is learned as well:
+  every arm's logarithmic gap between the two is a draw of a common normal law, and never of one
+  narrower than two per cent. So in the end every arm is judged by its average, in every family.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +20,82 @@ from typing import Any
 
 import numpy as np
 
-from zib.core.kernel import jitable
-from zib.mab.families import N_SHARED
-from zib.mab.learned_prior import (
-    CENTRE,
+from zib.core.kernel import jitable, register
+from zib.core.spec import Spec
+from zib.core.state import ArmState, Floats, new_state, per_arm, scalar
+from zib.mab.posterior import (
     FEWEST_PAID,
     MOST_PAID,
-    N_PRIOR,
-    NEXT_FIT,
-    SPREAD,
+    STEPS,
+    STEPS_FROM_SCRATCH,
+    LearnedPrior,
     fit_probabilities,
     next_fit,
+    start,
 )
-from zib.stats.arms import FIRST_FREE
+from zib.stats.arms import observe
 
+SURPRISE = 2.5  # of all arms together, so that a thousand arms do not cost a thousand times as much
 UNDECIDED, GAUSSIAN, LOGNORMAL = range(3)
-
-# columns of `cache`: sums over the rewards of an arm, ...
-LOG_TOTAL, LOG_SQUARES, NEGATIVE = 0, 1, 2
-N_SUMS = 3
-# ... and its posterior: of the magnitude (Gaussian) or its logarithm
-PLACE, WIDTH, FREEDOM = 3, 4, 5
-N_CACHE = 6
-# entries of `shared`: the family, the variance pooled over arms on its scale, the pooled squared
-# coefficient of variation, how many rewards the pooled variance counts for, and the gap between
-# average and log-normal mean over all arms
-_FIRST = FIRST_FREE + N_SHARED + N_PRIOR
-N_MODEL = 6
-FAMILY, POOLED, POOLED_CV, BORROWED, GAP, GAP_SPREAD = range(_FIRST, _FIRST + N_MODEL)
-
 LEAST_GAP = 0.02**2  # variance of the gap, at least
 FEWEST_FREE = 3.0  # below this many degrees of freedom arms are taken together
-GRID = 10  # candidates 3, 12, 48, ... for `BORROWED`
+GRID = 10  # candidates 3, 12, 48, ... for `borrowed`
 CERTAIN = 1000.0  # degrees of freedom from which a variance is taken as known
 TWO_PI = 6.283185307179586
+
+
+class ZIAdaptive(Spec):
+    """Posterior sampling that learns everything else from the rewards; the default of `Bandit`.
+
+    Nothing has to be known: neither the horizon nor the scale, the tail or the family of the
+    rewards. Magnitudes may be of one scatter or each of its own, skewed or heavy-tailed: that they
+    look log-normal is a help while rewards are few, and every arm is judged by its average in the
+    end.
+
+    Notes
+    -----
+    p̃ ~ Beta(α + B, β + n − B) with α and β learned across arms. The magnitude μ̃ is drawn from a
+    normal law (of its logarithm, if the family is log-normal) around a compromise between the arm
+    and all arms, with the arm's variance a compromise as well. An arm that never paid may pay far
+    more than the others: its magnitude is drawn from all arms and multiplied by a factor with a
+    heavy tail. Priors are learned anew each time the number of rounds has grown by five per cent,
+    at a cost of order K.
+
+    Examples
+    --------
+    >>> import zib
+    >>> zib.Bandit(n_arms=3).spec
+    ZIAdaptive()
+    """
+
+    label = "ZI adaptive"
+    learns_late = True
+
+
+class Learned(LearnedPrior):
+    """What `ZIAdaptive` learns; the prior of magnitudes is on the scale of the family."""
+
+    # sums over the rewards of an arm
+    log_total: Floats = per_arm(is_sum=True)
+    log_squares: Floats = per_arm(is_sum=True)
+    negative: Floats = per_arm(is_sum=True)  # how many were negative
+    # the posterior of the magnitude (Gaussian) or of its logarithm
+    place: Floats = per_arm()
+    width: Floats = per_arm()
+    freedom: Floats = per_arm()
+    # from all arms together
+    family: Floats = scalar(least=0.0)
+    pooled: Floats = scalar(least=0.0)  # variance pooled over arms, on the scale of the family
+    pooled_cv: Floats = scalar(least=0.0)  # squared coefficient of variation
+    borrowed: Floats = scalar(least=0.0)  # how many rewards the pooled variance counts for
+    gap: Floats = scalar()  # between average and log-normal mean: its centre over all arms, ...
+    gap_spread: Floats = scalar(least=0.0)  # ... and its variance
+
+
+def _init(spec: ZIAdaptive, n_arms: int) -> ArmState:
+    state = new_state(n_arms, own=Learned)
+    start(state, 1.0, 1.0)
+    return state
 
 
 # ----------------------------------------------------------------------------- an arm on its own
@@ -49,8 +104,8 @@ TWO_PI = 6.283185307179586
 @jitable
 def _log_spread(state: Any, arm: int) -> float:
     """Return the centred sum of squares of the logarithms of an arm's rewards."""
-    squares = state.cache[arm, LOG_SQUARES]
-    total = state.cache[arm, LOG_TOTAL]
+    squares = state.own.log_squares[arm]
+    total = state.own.log_total[arm]
     out = squares - total * total / state.nonzero[arm]
     return out if out > 1e-12 * squares else 0.0
 
@@ -67,7 +122,7 @@ def _relative_variance(state: Any, arm: int) -> float:
     count = state.nonzero[arm]
     mean = state.total[arm] / count
     own = state.spread[arm] / (mean * mean)
-    return _shrunk(own, state.shared[POOLED_CV], count, state.shared[BORROWED])
+    return _shrunk(own, state.own.pooled_cv[0], count, state.own.borrowed[0])
 
 
 @jitable
@@ -80,9 +135,9 @@ def _lognormal_place(state: Any, arm: int) -> tuple[float, float, float, float]:
     skewed law look tamer than it is. For the same reason the logarithm of an average is too small.
     """
     count = state.nonzero[arm]
-    borrowed = state.shared[BORROWED]
-    v = _shrunk(_log_spread(state, arm), state.shared[POOLED], count, borrowed)
-    place = state.cache[arm, LOG_TOTAL] / count + 0.5 * v
+    borrowed = state.own.borrowed[0]
+    v = _shrunk(_log_spread(state, arm), state.own.pooled[0], count, borrowed)
+    place = state.own.log_total[arm] / count + 0.5 * v
     variance = v / count + 0.5 * v * v / (count - 1.0 + borrowed)
     of_average = max(_relative_variance(state, arm), math.exp(min(v, 50.0)) - 1.0) / count
     gap = math.log(state.total[arm] / count) + 0.5 * of_average - place
@@ -95,14 +150,14 @@ def _place(state: Any, arm: int) -> tuple[float, float]:
     """Return what the arm's own rewards say: magnitude (or its logarithm) and variance of that."""
     count = state.nonzero[arm]
     mean = state.total[arm] / count
-    if state.shared[FAMILY] == GAUSSIAN:
-        own = _shrunk(state.spread[arm], state.shared[POOLED], count, state.shared[BORROWED])
+    if state.own.family[0] == GAUSSIAN:
+        own = _shrunk(state.spread[arm], state.own.pooled[0], count, state.own.borrowed[0])
         return mean, own / count
     place, variance, gap, of_gap = _lognormal_place(state, arm)
-    between = max(state.shared[GAP_SPREAD], LEAST_GAP)
+    between = max(state.own.gap_spread[0], LEAST_GAP)
     share = between / (between + of_gap)
     return (
-        place + share * gap + (1.0 - share) * state.shared[GAP],
+        place + share * gap + (1.0 - share) * state.own.gap[0],
         variance + share * of_gap,
     )
 
@@ -110,18 +165,18 @@ def _place(state: Any, arm: int) -> tuple[float, float]:
 @jitable
 def posterior(state: Any, arm: int) -> None:
     """Put together what the arm and what all arms say."""
-    place = state.shared[CENTRE]
-    variance = state.shared[SPREAD]
+    place = state.own.centre[0]
+    variance = state.own.variance[0]
     freedom = CERTAIN
     if state.nonzero[arm] > 0.0:
         own, noise = _place(state, arm)
         share = variance / (variance + noise) if variance + noise > 0.0 else 1.0
         place = share * own + (1.0 - share) * place
         variance = share * noise
-        freedom = state.nonzero[arm] - 1.0 + state.shared[BORROWED]
-    state.cache[arm, PLACE] = place
-    state.cache[arm, WIDTH] = math.sqrt(variance)
-    state.cache[arm, FREEDOM] = freedom
+        freedom = state.nonzero[arm] - 1.0 + state.own.borrowed[0]
+    state.own.place[arm] = place
+    state.own.width[arm] = math.sqrt(variance)
+    state.own.freedom[arm] = freedom
 
 
 # ------------------------------------------------------------------------------ all arms together
@@ -156,7 +211,7 @@ def _choose_family(state: Any, paid: float) -> int:
     negative = 0.0
     for k in range(state.pulls.size):
         total += state.total[k]
-        negative += state.cache[k, NEGATIVE]
+        negative += state.own.negative[k]
         if state.nonzero[k] > 1.0:
             free += state.nonzero[k] - 1.0
     apart = free < FEWEST_FREE
@@ -178,18 +233,18 @@ def _choose_family(state: Any, paid: float) -> int:
             spread += own
             if positive:
                 relative += own / (centre * centre)
-                logs += state.cache[k, LOG_TOTAL]
+                logs += state.own.log_total[k]
                 log_means += count * math.log(centre)
                 log_spread += _log_spread(state, k)
     if positive and apart:
         for k in range(state.pulls.size):
             count = state.nonzero[k]
             if count > 0.0:
-                log_spread += count * (state.cache[k, LOG_TOTAL] / count - logs / paid) ** 2
-    state.shared[POOLED] = spread / free
+                log_spread += count * (state.own.log_total[k] / count - logs / paid) ** 2
+    state.own.pooled[0] = spread / free
     if not positive or spread <= 0.0 or log_spread <= 0.0:
         return GAUSSIAN
-    state.shared[POOLED_CV] = relative / free
+    state.own.pooled_cv[0] = relative / free
     log_variance = log_spread / free
     gaussian = -0.5 * paid * math.log(TWO_PI * spread / free) - 0.5 * free
     lognormal = -0.5 * paid * math.log(TWO_PI * log_variance) - 0.5 * free - logs
@@ -199,14 +254,14 @@ def _choose_family(state: Any, paid: float) -> int:
     gamma += (shape - 1.0) * logs - shape * log_means
     if lognormal <= max(gaussian, gamma):
         return GAUSSIAN
-    state.shared[POOLED] = log_variance
+    state.own.pooled[0] = log_variance
     return LOGNORMAL
 
 
 @jitable
 def _own_spread(state: Any, arm: int) -> float:
     """Return the centred sum of squares of an arm on the scale of the family."""
-    if state.shared[FAMILY] == LOGNORMAL:
+    if state.own.family[0] == LOGNORMAL:
         return _log_spread(state, arm)
     return float(state.spread[arm])
 
@@ -217,8 +272,8 @@ def _fit_scatter(state: Any) -> None:
 
     Arms of the same scatter lead to a large number, arms that differ to a small one.
     """
-    state.shared[BORROWED] = FEWEST_FREE
-    pooled = state.shared[POOLED]
+    state.own.borrowed[0] = FEWEST_FREE
+    pooled = state.own.pooled[0]
     if pooled <= 0.0:
         return
     best = -np.inf
@@ -236,7 +291,7 @@ def _fit_scatter(state: Any) -> None:
                 likelihood -= 0.5 * (free + borrowed) * math.log(1.0 + ratio)
         if likelihood > best:
             best = likelihood
-            state.shared[BORROWED] = borrowed
+            state.own.borrowed[0] = borrowed
         borrowed *= 4.0
 
 
@@ -255,12 +310,12 @@ def _fit_gap(state: Any) -> None:
                 squares += 1.0 / (of_gap * of_gap)
                 total += gap / of_gap
                 arms += 1.0
-    state.shared[GAP] = 0.0
-    state.shared[GAP_SPREAD] = 0.0
+    state.own.gap[0] = 0.0
+    state.own.gap_spread[0] = 0.0
     if arms == 0.0:
         return
     centre = total / weights
-    state.shared[GAP] = centre
+    state.own.gap[0] = centre
     excess = 1.0 - arms
     for k in range(state.pulls.size):
         if state.nonzero[k] >= FEWEST_PAID:
@@ -269,14 +324,14 @@ def _fit_gap(state: Any) -> None:
                 excess += (gap - centre) * (gap - centre) / of_gap
     rest = weights - squares / weights
     if rest > 0.0:
-        state.shared[GAP_SPREAD] = max(excess / rest, 0.0)
+        state.own.gap_spread[0] = max(excess / rest, 0.0)
 
 
 @jitable
 def _fit_magnitudes(state: Any, steps: int) -> None:
     """Learn the normal prior of the arms' magnitudes (or logarithms) by EM steps."""
-    centre = state.shared[CENTRE]
-    spread = state.shared[SPREAD]
+    centre = state.own.centre[0]
+    spread = state.own.variance[0]
     noise_of_one = 0.0
     for step in range(steps):
         total = 0.0
@@ -297,30 +352,128 @@ def _fit_magnitudes(state: Any, steps: int) -> None:
         centre = total / arms
         spread = max(squares / arms - centre * centre, 0.0)
         noise_of_one /= arms
-    state.shared[CENTRE] = centre
+    state.own.centre[0] = centre
     # at least as much doubt as `MOST_PAID` rewards leave
-    state.shared[SPREAD] = max(spread, noise_of_one / MOST_PAID)
+    state.own.variance[0] = max(spread, noise_of_one / MOST_PAID)
 
 
 @jitable
 def learn_from_all(state: Any, steps: int) -> None:
     """Answer the three questions from the statistics of all arms."""
-    state.shared[NEXT_FIT] = next_fit(state)
+    state.own.next_fit[0] = next_fit(state)
     paid = 0.0
     for k in range(state.pulls.size):
         paid += state.nonzero[k]
     if paid < FEWEST_PAID:
-        state.shared[FAMILY] = UNDECIDED
+        state.own.family[0] = UNDECIDED
         return
     fit_probabilities(state, steps)
     family = _choose_family(state, paid)
-    if family != state.shared[FAMILY]:  # the prior was on another scale
-        state.shared[FAMILY] = family
-        state.shared[CENTRE] = 0.0
-        state.shared[SPREAD] = 0.0
+    if family != state.own.family[0]:  # the prior was on another scale
+        state.own.family[0] = family
+        state.own.centre[0] = 0.0
+        state.own.variance[0] = 0.0
     _fit_scatter(state)
     if family == LOGNORMAL:
         _fit_gap(state)
     _fit_magnitudes(state, steps)
     for k in range(state.pulls.size):
         posterior(state, k)
+
+
+# --------------------------------------------------------------------------------------- kernels
+
+
+@jitable
+def _weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:
+    """Add `weight` times what a reward contributes to the sums of an arm."""
+    if reward < 0.0:
+        state.own.negative[arm] += weight
+    elif reward > 0.0:
+        value = math.log(reward)
+        state.own.log_total[arm] += weight * value
+        state.own.log_squares[arm] += weight * value * value
+
+
+def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
+    observe(state, arm, reward)
+    _weigh(spec, state, arm, reward, 1.0)
+    surprised = reward < 0.0 and state.own.family[0] > GAUSSIAN
+    if surprised or state.clock[0] >= state.own.next_fit[0]:
+        learn_from_all(state, STEPS)
+    elif reward != 0.0 and state.own.family[0] != UNDECIDED:
+        posterior(state, arm)
+
+
+def _refresh_all(spec: Any, state: Any) -> None:
+    """Learn from the statistics alone, whatever was believed before."""
+    state.own.alpha[0] = 1.0
+    state.own.beta[0] = 1.0
+    state.own.family[0] = UNDECIDED
+    learn_from_all(state, STEPS_FROM_SCRATCH)
+
+
+def _refresh(spec: Any, state: Any, arm: int) -> None:
+    _refresh_all(spec, state)
+
+
+def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    family = state.own.family[0]
+    top = 0.0
+    if family == UNDECIDED:
+        for k in range(out.size):
+            if state.nonzero[k] > 0.0:
+                top = max(top, state.total[k] / state.nonzero[k])
+    for k in range(out.size):
+        n = state.pulls[k]
+        if n == 0.0:
+            out[k] = np.inf
+            continue
+        count = state.nonzero[k]
+        prob = rng.beta(state.own.alpha[0] + count, state.own.beta[0] + n - count)
+        if family == UNDECIDED:  # hardly anything was paid: what was seen is what there is
+            magnitude = state.total[k] / count if count > 0.0 else (top if top > 0.0 else 1.0)
+        else:
+            magnitude = _draw(state, k, family, rng)
+            if count == 0.0:
+                magnitude *= _surprise(out.size, rng)
+        out[k] = prob * magnitude
+
+
+@jitable
+def _surprise(n_arms: int, rng: Any) -> float:
+    """Return a factor ≥ 1 for the magnitude of an arm that never paid.
+
+    P(factor > x) = min(1, 2.5/K)/x². The other arms say little about such an arm: it may pay rarely
+    and enormously. With a factor that has no such tail the arm is given up for ever on some
+    bandits; with it the arm is played at least of the order of T^(1/3) times, and so found in the
+    end.
+    """
+    return math.sqrt(max(min(SURPRISE / n_arms, 1.0) / (1.0 - rng.random()), 1.0))
+
+
+@jitable
+def _draw(state: Any, arm: int, family: float, rng: Any) -> float:
+    """Draw a magnitude from its posterior."""
+    place = state.own.place[arm]
+    width = state.own.width[arm]
+    freedom = state.own.freedom[arm]
+    if freedom < CERTAIN:  # the variance is not known either
+        width *= math.sqrt(0.5 * freedom / rng.standard_gamma(0.5 * freedom))
+    if family == GAUSSIAN:
+        return float(place + width * rng.standard_normal())
+    return math.exp(min(place + width * rng.standard_normal(), 700.0))
+
+
+register(
+    ZIAdaptive,
+    own=Learned,
+    init=_init,
+    scores=_scores,
+    update=_update,
+    refresh=_refresh,
+    refresh_all=_refresh_all,
+    additive=True,
+    weigh=_weigh,
+    randomized=True,
+)

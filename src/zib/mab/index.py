@@ -1,0 +1,238 @@
+"""The paper's indices: an upper bound on how often an arm pays times one on how much.
+
+Algorithm 1 for light tails, and Algorithm RUCB with trimmed means for non-zero rewards of which
+only a moment of order 1 + ε is finite.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from zib.core.kernel import jitable, register
+from zib.core.spec import Spec, choice, number_or, positive, real
+from zib.core.state import Floats, Part, per_arm
+from zib.core.validate import InvalidParameterError
+from zib.mab.assumptions import (
+    LOG2,
+    RADII,
+    SUBEXPONENTIAL,
+    LightTailed,
+    complete_unseen,
+    mean_radius,
+)
+from zib.stats.arms import observe
+from zib.theory.bernoulli import hoeffding_radius_scalar as hoeffding_radius
+from zib.theory.bernoulli import kl_lower_scalar as kl_lower
+from zib.theory.bernoulli import kl_upper_scalar as kl_upper
+from zib.theory.means import trim_threshold
+from zib.theory.means import trimmed_count_radius_scalar as trimmed_count_radius
+from zib.theory.means import trimmed_radius_scalar as trimmed_pulls_radius
+from zib.theory.products import signed_product
+
+# -------------------------------------------------------------------------------- Algorithm 1
+
+HOEFFDING, KL = 0, 1
+
+
+class ZIUCB(LightTailed):
+    """UCB for zero-inflated rewards with light tails (Algorithm 1).
+
+    Parameters
+    ----------
+    horizon
+        Number of rounds T the confidence level δ = 4/T² is made for (≥ 2). Playing on beyond it is
+        allowed; `Anytime` adapts it.
+    sigma, tail
+        Exactly one: the sub-Gaussian size σ of the non-zero rewards, or a tail made by
+        `SubGaussian`, `SubExponential`, `SubWeibull`.
+    radius
+        ``"given_count"`` (default): the bound given the number B of non-zero rewards, for σ:
+        σ√(2 log(2/δ)/B). ``"subweibull"``: the bound printed in Algorithm 1, with the constants of
+        the sub-Weibull lemma; several times wider.
+    occurrence
+        ``"kl"`` (default): Chernoff bound sup{q : n·kl(p̂, q) ≤ log(2/δ)}. ``"hoeffding"``: the
+        printed p̂ + √(log(2/δ)/(2n)), capped at 1.
+    unseen
+        Magnitude assumed for an arm that never paid: ``"pooled"`` or a number (printed: 1).
+
+    Notes
+    -----
+    The index is U^mu·U^p. It is a valid upper bound of mu·p with probability 1 − δ while
+    U^mu ≥ 0; where U^mu < 0 (rewards can be negative) the *lower* bound on p takes the place of
+    U^p, which keeps it valid. Valid for a fixed number of pulls; the regret theorem covers the
+    literal radius only.
+
+    Examples
+    --------
+    >>> ZIUCB(horizon=1000, sigma=1.0)
+    ZIUCB(horizon=1000.0, tail=SubGaussian(sigma=1.0), radius='given_count', occurrence='kl',
+          unseen='pooled')
+    """
+
+    radius: str = choice(RADII, default="given_count")
+    occurrence: str = choice(("hoeffding", "kl"), default="kl")
+    unseen: str | float = number_or("pooled", default="pooled")
+    label = "ZI-UCB"
+
+    def check(self) -> None:
+        """Raise for a printed radius that the tail has no constants for."""
+        if self.parameters()["radius"] == "subweibull" and self.tail_kind == SUBEXPONENTIAL:
+            raise InvalidParameterError(
+                "`radius`='subweibull' needs `tail`=SubWeibull(theta=1, size=...) "
+                f"(see zib.theory.subweibull_size); got {self.tail!r}"
+            )
+
+
+class Bounds(Part):
+    """What `ZIUCB` derives about an arm."""
+
+    score: Floats = per_arm(start=math.inf, finite=False)  # U^p alone while the arm never paid
+    mean_upper: Floats = per_arm()  # U^mu
+
+
+@jitable
+def _refresh(spec: Any, state: Any, arm: int) -> None:
+    own = state.own
+    n = state.pulls[arm]
+    nonzero = state.nonzero[arm]
+    if n == 0.0:
+        own.score[arm] = np.inf
+        return
+    log_horizon = state.log_horizon[0]
+    level = 2.0 * log_horizon - LOG2
+    p_hat = nonzero / n
+    if spec.occurrence == KL:
+        prob_upper = kl_upper(p_hat, n, level)
+    else:
+        prob_upper = min(1.0, p_hat + hoeffding_radius(n, level))
+    if nonzero == 0.0:
+        own.score[arm] = prob_upper
+        return
+    mean_upper = state.total[arm] / nonzero + mean_radius(
+        spec.tail, spec.radius, nonzero, log_horizon
+    )
+    own.mean_upper[arm] = mean_upper
+    prob_lower = 0.0
+    if mean_upper < 0.0:
+        if spec.occurrence == KL:
+            prob_lower = kl_lower(p_hat, n, level)
+        else:
+            prob_lower = max(0.0, p_hat - hoeffding_radius(n, level))
+    own.score[arm] = signed_product(mean_upper, prob_lower, prob_upper)
+
+
+def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
+    observe(state, arm, reward)
+    _refresh(spec, state, arm)
+
+
+def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    waiting = False
+    for k in range(out.size):
+        out[k] = state.own.score[k]
+        if state.nonzero[k] == 0.0:
+            waiting = True
+    if waiting:
+        top = -np.inf
+        for k in range(out.size):
+            if state.nonzero[k] > 0.0:
+                top = max(top, state.own.mean_upper[k])
+        complete_unseen(state, spec.unseen, top, out)
+
+
+register(ZIUCB, own=Bounds, scores=_scores, update=_update, refresh=_refresh, additive=True)
+
+
+# ------------------------------------------------------------------------------ Algorithm RUCB
+
+GROWING, PRINTED = 0, 1  # trimming
+GIVEN_COUNT = 0  # radius
+
+
+class ZIHeavyUCB(Spec):
+    """UCB for zero-inflated rewards with heavy tails (Algorithm RUCB); needs no horizon.
+
+    Parameters
+    ----------
+    epsilon
+        Order of the finite moment minus one, in (0, 1].
+    moment
+        M with E|X|^(1+ε) ≤ M (raw moment of the non-zero rewards: the proof needs it raw).
+    trim
+        ``"growing"`` (default): the j-th non-zero reward counts if
+        |X| ≤ (jM/log t²)^(1/(1+ε)), the threshold of the lemma. ``"printed"``: the shrinking
+        threshold g(p̂, ε) M^(1/(1+ε)) (log t²/n)^(ε/(1+ε)) of the listing, which ends up discarding
+        everything; kept for comparison.
+    radius
+        ``"given_count"`` (default): 4 M^(1/(1+ε)) (log t²/B)^(ε/(1+ε)) with the number B of
+        non-zero rewards. ``"printed"``: M^(1/(1+ε)) (32 log t/n)^(ε/(1+ε)) with n pulls; too narrow
+        when p is small, and, as a constant, when ε is.
+    unseen
+        As in `ZIUCB`.
+
+    Notes
+    -----
+    U^p = p̂ + √(2 log t²/n), capped at 1. A reward is trimmed once, when it arrives, so a round
+    costs O(1); the sum of trimmed rewards depends on the order of arrival, hence two states cannot
+    be merged.
+    """
+
+    epsilon: float = real(low=0, high=1, closed="right")
+    moment: float = positive()
+    trim: str = choice(("growing", "printed"), default="growing")
+    radius: str = choice(("given_count", "printed"), default="given_count")
+    unseen: str | float = number_or("pooled", default="pooled")
+    label = "ZI-UCB heavy"
+
+
+class Trimmed(Part):
+    """What `ZIHeavyUCB` keeps about an arm."""
+
+    kept: Floats = per_arm()  # sum of the rewards that passed the trimming
+
+
+def _heavy_update(spec: Any, state: Any, arm: int, reward: float) -> None:
+    observe(state, arm, reward)
+    if reward == 0.0:
+        return
+    log_t2 = 2.0 * math.log(max(state.clock[0], 2.0))
+    if spec.trim == GROWING:
+        threshold = trim_threshold(state.nonzero[arm], log_t2, spec.moment, spec.epsilon)
+    else:
+        n = state.pulls[arm]
+        threshold = trimmed_pulls_radius(
+            n, state.nonzero[arm] / n, log_t2, spec.moment, spec.epsilon
+        )
+    if abs(reward) <= threshold:
+        state.own.kept[arm] += reward
+
+
+def _heavy_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    log_t = math.log(max(state.clock[0] + 1.0, 2.0))
+    power = spec.epsilon / (1.0 + spec.epsilon)
+    if spec.radius == GIVEN_COUNT:
+        scale = trimmed_count_radius(1.0, 2.0 * log_t, spec.moment, spec.epsilon)
+    else:
+        scale = spec.moment ** (1.0 / (1.0 + spec.epsilon)) * (32.0 * log_t) ** power
+    top = -np.inf
+    for k in range(out.size):
+        n = state.pulls[k]
+        nonzero = state.nonzero[k]
+        if n == 0.0:
+            out[k] = np.inf
+            continue
+        wide = math.sqrt(4.0 * log_t / n)  # sqrt(2 log t² / n)
+        p_hat = nonzero / n
+        out[k] = min(1.0, p_hat + wide)
+        if nonzero > 0.0:
+            count = nonzero if spec.radius == GIVEN_COUNT else n
+            mean_upper = state.own.kept[k] / nonzero + scale * count**-power
+            top = max(top, mean_upper)
+            out[k] = signed_product(mean_upper, max(0.0, p_hat - wide), out[k])
+    complete_unseen(state, spec.unseen, top, out)
+
+
+register(ZIHeavyUCB, own=Trimmed, scores=_heavy_scores, update=_heavy_update)
