@@ -33,7 +33,6 @@ def test_logs_have_the_promised_share_of_rewards() -> None:
         assert 0.6 * regime.prob < share < 1.5 * regime.prob
 
 
-@pytest.mark.slow
 def test_record(tmp_path: Path) -> None:
     few = small(ope.OffPolicy, rows=3_000, logs=Scaled(quick=4, paper=4))
     record = few.run(Context("quick", 0, 1, tmp_path))
