@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 import zib
+import zib.studies
 import zib.testing
 from zib.core import kernel
 
@@ -80,3 +81,42 @@ def test_skeleton_in_contributing_passes_the_suite(tmp_path: Path) -> None:
     file.write_text(policy, encoding="utf-8")
     skeleton = _import_file(file)
     exec(compile(proof, "CONTRIBUTING.md", "exec"), vars(skeleton))
+
+
+def test_a_class_and_its_name_are_all_that_a_policy_of_ours_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its errors, saved form, name in study files and label in figures follow from the class."""
+    file = tmp_path / "skeleton.py"
+    file.write_text(_code_in_contributing()[0], encoding="utf-8")
+    policy = _import_file(file).MyPolicy
+    monkeypatch.setattr(zib.mab, "MyPolicy", policy, raising=False)
+    monkeypatch.setattr(zib.mab, "__all__", [*zib.mab.__all__, "MyPolicy"])
+
+    with pytest.raises(zib.InvalidParameterError, match=r"`width` must lie in \(0, inf\); got -1"):
+        policy(width=-1.0)
+    spec = policy(width=2.0)
+    assert repr(spec) == "MyPolicy(width=2.0)"
+    bandit = zib.Bandit(spec, n_arms=2, seed=0)
+    bandit.update(bandit.select(), 1.0)
+    assert zib.Bandit.loads(bandit.dumps()).spec == spec
+
+    study = zib.studies.parse(
+        """
+        horizon = 50
+        replications = 2
+        [environments.two]
+        kind = "GaussianMAB"
+        means = [1.0, 2.0]
+        probs = [0.5, 0.5]
+        sigma = 1.0
+        [policies.mine]
+        kind = "MyPolicy"
+        width = 2.0
+        [run]
+        store = false
+        """,
+        "study.toml",
+    )
+    result = zib.studies.run(study)["two"]
+    assert result.plot().get_lines()[0].get_label() == "mine"

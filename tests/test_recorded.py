@@ -12,10 +12,10 @@ RECORDED = json.loads(record.FILE.read_text())
 SPECS = record.specs()
 
 
-def test_every_policy_is_recorded() -> None:
-    assert set(RECORDED) == set(SPECS)
+def test_no_recorded_policy_is_gone() -> None:
+    assert set(RECORDED) <= set(SPECS)
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", RECORDED)
 def test_decisions(name: str) -> None:
     assert record.played(*SPECS[name]) == RECORDED[name]
