@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,21 +11,47 @@ from tests import contextual_policies, policies
 SPECS = {**contextual_policies.SPECS, **policies.SPECS}
 
 
-def _worker(item: pytest.Item) -> str:
-    """Name what a test has in common with others that compile the same code."""
+def kind(spec: Any) -> str:
+    """Name what Numba compiles for a spec: its type, and those of the specs and tuples inside."""
+    size = "" if hasattr(spec, "_fields") else len(spec)
+    return (
+        f"{type(spec).__name__}{size}({[kind(part) for part in spec if isinstance(part, tuple)]})"
+    )
+
+
+FIRST: dict[type, str] = {}  # the kind of the first example of each class
+for _spec in (*policies.SPECS.values(), *contextual_policies.SPECS.values()):
+    FIRST.setdefault(type(_spec), kind(_spec))
+
+
+def spec_of(item: pytest.Item) -> Any:
+    """Return the policy a test is about: one of its parameters, or the one with that name."""
     given = getattr(item, "callspec", None)
     for value in given.params.values() if given else ():
         spec = SPECS.get(value.removeprefix("contextual ")) if isinstance(value, str) else value
         if isinstance(spec, tuple) and hasattr(spec, "_fields"):
-            return type(spec).__name__
-    return item.location[0]
+            return spec
+    return None
+
+
+def compiles(item: pytest.Item) -> bool:
+    """Whether a test of a policy runs compiled code: all but the checks that say otherwise."""
+    return "compiled" in item.callspec.params.get("check", "compiled")  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests of one policy, or else of one file, to one worker: each compiles for itself."""
+    """Compile little: tests of one policy, or else of one file, go to one worker.
+
+    What has to be compiled for a further kind of the same policy (another law of rewards, another
+    inner policy) is slow.
+    """
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_worker(item)))
+        spec = spec_of(item)
+        group = item.location[0] if spec is None else type(spec).__name__
+        item.add_marker(pytest.mark.xdist_group(group))
+        if spec is not None and kind(spec) != FIRST.get(type(spec), kind(spec)) and compiles(item):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,12 +6,14 @@ import pytest
 
 from tests.policies import SPECS
 from zib.core import kernel
-from zib.testing import check_policy
+from zib.testing import POLICY_CHECKS, policy_checks_of
+
+CASES = [(name, check) for name, spec in SPECS.items() for check in policy_checks_of(spec)]
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_policy(name: str) -> None:
-    check_policy(SPECS[name])
+@pytest.mark.parametrize(("name", "check"), CASES)
+def test_policy(name: str, check: str) -> None:
+    POLICY_CHECKS[check](SPECS[name])
 
 
 def test_no_registered_policy_is_left_out() -> None:
