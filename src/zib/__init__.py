@@ -11,15 +11,14 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from zib import contextual, datasets, env, mab, theory
-from zib.bandit import Bandit, SavedStateError
 from zib.cases import loan as _loan  # noqa: F401 - gives its environments their names
-from zib.contextual_bandit import ContextualBandit
 from zib.core import cache as _cache  # noqa: F401 - decides where compiled code is kept
 from zib.core.kernel import jitable, register
 from zib.core.spec import Spec
 from zib.core.validate import InvalidParameterError
 from zib.env import ZeroInflated
 from zib.mab import SubExponential, SubGaussian, SubWeibull
+from zib.online import Bandit, ContextualBandit, SavedStateError
 from zib.sim import Results, SimulationError, simulate
 
 if _TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from numba.extending import overload, register_jitable
 
+from zib.core.spec import KNOWN, saved_name
 from zib.core.validate import InvalidParameterError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -51,6 +52,7 @@ class Registry(dict[type, Any]):
                 f"`spec_type` must be a zib.Spec or a NamedTuple class; got {spec_type.__name__}"
             )
         self[spec_type] = entry
+        KNOWN[saved_name(spec_type)] = spec_type
 
     def lookup(self, spec: Any) -> Any:
         """Return what is registered for the type of `spec`, or raise a TypeError that says how."""

@@ -12,11 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zib.contextual.links import LINKS
-from zib.contextual.models import Huber, LeastSquares, MedianOfMeans, Ridge
-from zib.contextual.policy import POLICIES
-from zib.core.kernel import REGISTRY
-from zib.core.spec import KNOWN, parameters_of
+from zib.core.spec import KNOWN, parameters_of, saved_name
 
 
 class SavedStateError(ValueError):
@@ -26,32 +22,23 @@ class SavedStateError(ValueError):
 # ------------------------------------------------------------------------------------------ specs
 
 
-def spec_name(spec_type: type) -> str:
-    """Return the name a spec type is saved under; for our own, independent of the file it is in."""
-    parts = spec_type.__module__.split(".")
-    where = ".".join(parts[:2]) if parts[0] == "zib" else spec_type.__module__
-    return f"{where}.{spec_type.__qualname__}"
-
-
 def spec_to_data(spec: Any) -> dict[str, Any]:
     """Return the name and the parameters of a spec."""
     return {
-        "name": spec_name(type(spec)),
+        "name": saved_name(type(spec)),
         "parameters": {key: _value_to_data(value) for key, value in parameters_of(spec).items()},
     }
 
 
 def spec_from_data(data: dict[str, Any]) -> Any:
-    """Return the spec; only types that are known in this process can be built."""
-    parts = (*LINKS, Ridge, LeastSquares, Huber, MedianOfMeans)
-    known = KNOWN | {spec_name(t): t for t in (*REGISTRY, *POLICIES, *parts)}
+    """Return the spec; only types that are registered in this process can be built."""
     name = data["name"]
-    if name not in known:
+    if name not in KNOWN:
         raise SavedStateError(
             f"the saved policy {name!r} is not registered here; import the module that registers "
             "it (or update zib) and load again"
         )
-    return known[name](**{key: _value_from_data(v) for key, v in data["parameters"].items()})
+    return KNOWN[name](**{key: _value_from_data(v) for key, v in data["parameters"].items()})
 
 
 def _value_to_data(value: Any) -> Any:
@@ -164,7 +151,7 @@ def dumps(content: dict[str, Any]) -> str:
     return json.dumps({**content, "checksum": _digest(content)}, allow_nan=False)
 
 
-def loads(text: str, kind: str, version: int, source: str, oldest: int = 0) -> dict[str, Any]:
+def loads(text: str, kind: str, version: int, source: str) -> dict[str, Any]:
     """Return the content after checking form, kind, version and checksum."""
     try:
         content = json.loads(text)
@@ -174,16 +161,13 @@ def loads(text: str, kind: str, version: int, source: str, oldest: int = 0) -> d
         ) from None
     if not isinstance(content, dict) or content.get("format") != kind:
         raise SavedStateError(f"{source} is not a saved {kind}")
-    if content.get("format_version", 0) > version:
+    found = content.get("format_version")
+    if found != version:
+        newer = isinstance(found, int) and found > version
         raise SavedStateError(
-            f"{source} was written by a newer zib (format {content['format_version']}, this one "
-            f"reads up to {version}); update zib"
-        )
-    if content.get("format_version", 0) < oldest:
-        raise SavedStateError(
-            f"{source} was written by an older zib (format {content.get('format_version', 0)}, "
-            f"this one reads {oldest} to {version}); load it with that version, or learn its "
-            "rewards again"
+            f"{source} was written by {'a newer' if newer else 'an older'} zib (format {found!r}; "
+            f"this one reads format {version}); "
+            + ("update zib" if newer else "learn from the log again, or read it with that version")
         )
     if content.pop("checksum", None) != _digest(content):
         raise SavedStateError(f"{source} is damaged: its checksum does not match its content")

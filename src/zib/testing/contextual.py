@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from zib.contextual import entry, policy
 from zib.contextual.policy import COVARIANCE, ETA, ZETA
-from zib.contextual_bandit import ContextualBandit
 from zib.core import kernel
 from zib.core.saved import SavedStateError
 from zib.core.saved import dumps as saved_text
+from zib.online import ContextualBandit
 from zib.testing.specs import allowed, check_refusals, check_spec_is_data
 
 Matrix = NDArray[np.float64]

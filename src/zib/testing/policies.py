@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from zib.bandit import Bandit
 from zib.core import kernel
 from zib.core.entry import interpreted
 from zib.core.state import arrays, copied, problem_in
 from zib.env import GaussianMAB
+from zib.online import Bandit
 from zib.sim.loop import give_true_sizes, play
 from zib.testing.specs import allowed, check_refusals, check_spec_is_data
 

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.bandit import Bandit
-from zib.contextual_bandit import ContextualBandit
 from zib.core import validate
 from zib.core.validate import InvalidParameterError
+from zib.online import Bandit, ContextualBandit
 
 Array = NDArray[np.float64]
 Arms = tuple[Hashable, ...]

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-import os
 from collections.abc import Hashable, Iterable
-from numbers import Real
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zib.bandit import LARGEST_REWARD, Propensities, RewardDoor
 from zib.contextual import entry, policy
 from zib.contextual.entry import LARGEST_FEATURE
 from zib.contextual.joint import JointUCB
 from zib.contextual.links import StandardLink, resolve_link
 from zib.core import kernel, validate
-from zib.core import saved as _saved
 from zib.core.entry import Entry
-from zib.core.rng import generator_from_data, generator_to_data
-from zib.core.saved import SavedStateError
-from zib.core.state import problem_in
 from zib.core.validate import InvalidParameterError
+from zib.online.base import OnlinePolicy, Propensities, Seed, different
+from zib.online.features import Matrix, is_ready, matrix, numbers
 from zib.stats.predictions import Curve, Prediction, capped, predictions
 
-FORMAT, FORMAT_VERSION = "zib.ContextualBandit", 1
-_FLOAT = np.dtype(np.float64)
 _FIRST_CAPACITY = 32
 _IDENTITY = StandardLink(name="identity")
 
 __all__ = ["ContextualBandit", "Prediction"]
 
-Matrix = NDArray[np.float64]
 
-
-class ContextualBandit(RewardDoor):
+class ContextualBandit(OnlinePolicy):
     """A contextual policy in use: every action comes with features, and actions may change.
 
     Parameters
@@ -82,13 +71,17 @@ class ContextualBandit(RewardDoor):
     True
     """
 
+    _format = "zib.ContextualBandit"
+    _format_version = 2
+    _compiled = ("_pin", "_space", "_select_one", "_select_pair", "_learn")
+
     def __init__(
         self,
         spec: Any = None,
         *,
         n_features: int | tuple[int, int],
         arms: Iterable[Hashable] | None = None,
-        seed: int | np.random.Generator | None = None,
+        seed: Seed = None,
         inflated: float = 0.0,
     ) -> None:
         spec = JointUCB() if spec is None else spec
@@ -105,17 +98,10 @@ class ContextualBandit(RewardDoor):
         d, q = widths
         self._d = validate.integer("n_features", d, low=1)
         self._q = validate.integer("n_features", q, low=1)
-        self._spec = spec
-        self._inflated = validate.real("inflated", inflated)
-        low, high = getattr(spec, "reward_range", (-np.inf, np.inf))
-        self._low = max(low, -LARGEST_REWARD)
-        self._high = min(high, LARGEST_REWARD)
-        self._rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
-        horizon = getattr(_innermost(spec), "horizon", None)
-        self._warn_after = float("inf") if horizon is None else float(horizon)
+        super().__init__(spec, seed, inflated, getattr(_innermost(spec), "horizon", None))
         n_arms = getattr(spec, "n_arms", None)
         self._known_arms = None if n_arms is None else int(n_arms)
-        self._arms = None if arms is None else _different(arms)
+        self._arms = None if arms is None else different(arms)
         if self._arms is not None and self._known_arms not in (None, len(self._arms)):
             raise InvalidParameterError(
                 f"`arms` must be {self._known_arms} labels, as many as the policy has arms; "
@@ -123,12 +109,11 @@ class ContextualBandit(RewardDoor):
             )
         self._position = {label: k for k, label in enumerate(self._arms or ())}
         self._state = policy.init(spec, self._d, self._q)
-        self._updates = 0
-        self._prepare(max(_FIRST_CAPACITY, len(self._position)))
+        self._capacity = max(_FIRST_CAPACITY, len(self._position))
+        self._prepare()
 
-    def _prepare(self, capacity: int) -> None:
-        """Unpack everything for compiled code, with room for that many actions."""
-        self._space = entry.buffers(capacity, self._d, self._q)
+    def _prepare(self) -> None:
+        self._space = entry.buffers(self._capacity, self._d, self._q)
         self._pin = entry.pin(self._spec, self._state, self._rng, self._space)
         self._select_one = entry.select_one.for_spec(self._spec)
         self._select_pair = entry.select.for_spec(self._spec)
@@ -145,11 +130,6 @@ class ContextualBandit(RewardDoor):
     # ------------------------------------------------------------------------------- what it is
 
     @property
-    def spec(self) -> Any:
-        """The policy's parameters."""
-        return self._spec
-
-    @property
     def n_features(self) -> tuple[int, int]:
         """Numbers of features of the magnitude and of the occurrence part."""
         return (self._d, self._q)
@@ -160,40 +140,16 @@ class ContextualBandit(RewardDoor):
         return self._arms
 
     @property
-    def inflated(self) -> float:
-        """The reward that means "nothing happened"."""
-        return self._inflated
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The random stream of the decisions."""
-        return self._rng
-
-    @property
     def n_updates(self) -> int:
         """How many rewards were learned."""
-        return self._updates
-
-    @property
-    def state(self) -> Any:
-        """A copy of what was learned."""
-        return copy.deepcopy(self._state)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # what is unpacked for compiled code holds addresses: it is made anew by the copy
-        compiled = ("_pin", "_space", "_select_one", "_select_pair", "_learn")
-        return {name: value for name, value in self.__dict__.items() if name not in compiled}
-
-    def __setstate__(self, content: dict[str, Any]) -> None:
-        self.__dict__.update(content)
-        self._prepare(self._most)
+        return self._learned
 
     def __repr__(self) -> str:
         width = self._d if self._d == self._q else (self._d, self._q)
         arms = "" if self._arms is None else f"{len(self._arms)} arms, "
         return (
             f"ContextualBandit({self._spec!r}, n_features={width}, "
-            f"{arms}{self._updates} rewards learned)"
+            f"{arms}{self._learned} rewards learned)"
         )
 
     # -------------------------------------------------------------------------------- deciding
@@ -209,7 +165,7 @@ class ContextualBandit(RewardDoor):
             Labels of the rows, where the actions differ from round to round. If the bandit was made
             with labels they must be among those.
         """
-        if _is_ready(features, self._width):
+        if is_ready(features, self._width):
             z = w = features
         else:
             z, w = self._matrices(features)
@@ -237,7 +193,7 @@ class ContextualBandit(RewardDoor):
         """
         labels, ids = self._load(features, arms)
         out = np.zeros(len(labels))
-        preview = entry.pin(self._spec, self._state, copy.deepcopy(self._rng), self._space)
+        preview = entry.pin(self._spec, self._state, self._same_stream(), self._space)
         entry.scores.for_spec(self._spec)(preview, ids, out)
         return dict(zip(labels, out.tolist(), strict=True))
 
@@ -252,20 +208,12 @@ class ContextualBandit(RewardDoor):
         """
         draws = validate.integer("draws", draws, low=1)
         if not policy.draws_randomly(self._spec):
-            scores = self.indices(features, arms)
-            values = np.fromiter(scores.values(), dtype=np.float64)
-            best = values == values.max()
-            shares = dict(zip(scores, (best / best.sum()).tolist(), strict=True))
-            return Propensities(shares, exact=True, error=0.0)
+            return Propensities.of_largest(self.indices(features, arms))
         labels, ids = self._load(features, arms)
-        own = np.random.default_rng(copy.deepcopy(self._rng).integers(2**63, size=4))
-        pin = entry.pin(self._spec, self._state, own, self._space)
+        pin = entry.pin(self._spec, self._state, self._own_stream(), self._space)
         counts = np.zeros(len(labels), dtype=np.int64)
         entry.count_choices.for_spec(self._spec)(pin, ids, draws, counts)
-        found = counts / draws
-        error = float(np.sqrt(found * (1 - found) / draws).max())
-        shares = dict(zip(labels, found.tolist(), strict=True))
-        return Propensities(shares, exact=False, error=max(error, 1 / draws))
+        return Propensities.of_counts(labels, counts)
 
     def predict(
         self, features: Any, level: float = 0.95, *, arms: Iterable[Hashable] | None = None
@@ -323,7 +271,7 @@ class ContextualBandit(RewardDoor):
         arms
             Labels of the rows, if `select` was given them and `features` is the whole matrix.
         """
-        if _is_ready(features, self._width):
+        if is_ready(features, self._width):
             z = w = features
             alone = False
         else:
@@ -332,9 +280,9 @@ class ContextualBandit(RewardDoor):
         value = self._reward(reward)
         if not self._learn(self._pin, k, z, w, row, value):
             self._refuse_features(z, w, row)
-        self._updates += 1
-        if self._updates > self._warn_after:
-            self._warn_horizon()
+        self._learned += 1
+        if self._learned > self._warn_after:
+            self._warn_of_horizon()
 
     def update_many(self, arms: Iterable[Hashable], rewards: ArrayLike, features: Any) -> None:
         """Learn a batch, in the given order; all of it or, after an error, nothing.
@@ -349,13 +297,8 @@ class ContextualBandit(RewardDoor):
             One row per reward: the features of the action that was taken; or a tuple of two such
             matrices.
         """
-        given = np.asarray(rewards)
         ids = [self._arm_number(arm, 0) for arm in arms]
-        if given.shape != (len(ids),) or (ids and given.dtype.kind not in "fiub"):
-            raise InvalidParameterError(
-                f"`rewards` must be numbers, one per arm, shape {(len(ids),)}; "
-                f"got shape {given.shape} of {given.dtype}"
-            )
+        values = self._rewards(rewards, len(ids))
         if not ids:
             return
         z, w = self._matrices(features)
@@ -363,96 +306,37 @@ class ContextualBandit(RewardDoor):
             raise InvalidParameterError(
                 f"`features` must have one row per reward, {len(ids)}; got {len(z)}"
             )
-        values = given.astype(np.float64) - self._inflated
-        outside = ~((self._low <= values) & (values <= self._high))
-        if outside.any():
-            self._reward(given[np.argmax(outside)].item())  # raises and names the first one
         self._refuse_features(z, w)
         for row, (k, value) in enumerate(zip(ids, values.tolist(), strict=True)):
             self._learn(self._pin, k, z, w, row, value)
-        self._updates += len(ids)
-        if self._updates > self._warn_after:
-            self._warn_horizon()
+        self._learned += len(ids)
+        if self._learned > self._warn_after:
+            self._warn_of_horizon()
 
     # ------------------------------------------------------------------------------ keeping it
 
-    def dumps(self) -> str:
-        """Return everything as JSON text (no pickle: reading it can run no code)."""
-        labels = self._arms
-        return _saved.dumps(
-            {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                "policy": _saved.spec_to_data(self._spec),
-                "n_features": [self._d, self._q],
-                "arms": None if labels is None else [_saved.label_to_data(a) for a in labels],
-                "inflated": self._inflated,
-                "updates": self._updates,
-                "state": _saved.state_to_data(self._state),
-                "rng": generator_to_data(self._rng),
-            }
-        )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `dumps` to a file, whole or not at all."""
-        _saved.write_atomically(path, self.dumps())
+    def _content(self) -> dict[str, Any]:
+        return {"n_features": [self._d, self._q]}
 
     @classmethod
-    def loads(
-        cls,
-        text: str,
-        *,
-        seed: int | np.random.Generator | None = None,
-        source: str = "the text",
-    ) -> Self:
-        """Return the bandit saved by `dumps`; see `load`."""
-        content = _saved.loads(text, FORMAT, FORMAT_VERSION, source)
-        try:
-            spec = _saved.spec_from_data(content["policy"])
-            labels = content["arms"]
-            d, q = content["n_features"]
-            bandit = cls(
-                spec,
-                n_features=(d, q),
-                arms=None if labels is None else [_saved.label_from_data(a) for a in labels],
-                seed=generator_from_data(content["rng"]) if seed is None else seed,
-                inflated=content["inflated"],
-            )
-            bandit._updates = int(content["updates"])
-            bandit._state = _saved.state_from_data(content["state"], bandit._state)
-        except (KeyError, TypeError) as error:
-            raise SavedStateError(f"{source} lacks or garbles an entry: {error}") from error
-        problem = problem_in(bandit._state)
-        if problem is not None:
-            raise SavedStateError(f"{source} holds a state that cannot be: {problem}")
-        bandit._prepare(bandit._space.out.size)
-        return bandit
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, seed: int | np.random.Generator | None = None
-    ) -> Self:
-        """Return the bandit saved at `path`.
-
-        Without `seed` the random stream goes on exactly where it stopped: right for a restart, but
-        two loads then explore alike. Give each further copy a `seed` of its own.
-        """
-        return cls.loads(Path(path).read_text(), seed=seed, source=str(path))
+    def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
+        d, q = content["n_features"]
+        return cls(spec, n_features=(d, q), arms=arms, seed=seed, inflated=content["inflated"])
 
     # ------------------------------------------------------------------------ checking features
 
     def _matrices(self, features: Any) -> tuple[Matrix, Matrix]:
         """Return the rows of both parts, in the form that compiled code was made for."""
         if isinstance(features, tuple) and len(features) == 2:
-            z = _matrix("features[0]", features[0], self._d)
-            w = _matrix("features[1]", features[1], self._q)
+            z = matrix("features[0]", features[0], self._d)
+            w = matrix("features[1]", features[1], self._q)
             if len(z) != len(w):
                 raise InvalidParameterError(
                     f"`features` must have as many rows in both matrices; got {len(z)} and {len(w)}"
                 )
             return z, w
         self._need_pair()
-        rows = _matrix("features", features, self._d)
+        rows = matrix("features", features, self._d)
         return rows, rows
 
     def _decided(self, features: Any) -> tuple[Matrix, Matrix, bool]:
@@ -463,12 +347,12 @@ class ContextualBandit(RewardDoor):
                 "row of the action; got none"
             )
         if isinstance(features, tuple) and len(features) == 2:
-            z, w = (_numbers(f"features[{i}]", part) for i, part in enumerate(features))
+            z, w = (numbers(f"features[{i}]", part) for i, part in enumerate(features))
             if z.ndim == w.ndim == 1:
                 return *self._matrices((z[None], w[None])), True
             return *self._matrices((z, w)), False
         self._need_pair()
-        rows = _numbers("features", features)
+        rows = numbers("features", features)
         if rows.ndim == 1:
             return *self._matrices(rows[None]), True
         return *self._matrices(rows), False
@@ -523,11 +407,12 @@ class ContextualBandit(RewardDoor):
             labels, ids = tuple(range(n)), np.arange(n)
         room = self._space.out.size
         if n > room:
-            self._prepare(max(n, 3 * room // 2))
+            self._capacity = max(n, 3 * room // 2)
+            self._prepare()
         return labels, ids
 
     def _labels_of_rows(self, n: int, arms: Iterable[Hashable]) -> tuple[Hashable, ...]:
-        labels = _different(arms)
+        labels = different(arms)
         if len(labels) != n:
             raise InvalidParameterError(
                 f"`arms` must hold one label per row of `features`, {n}; got {len(labels)}"
@@ -577,73 +462,8 @@ class ContextualBandit(RewardDoor):
                 f"`arm` must be a row of `features`, a whole number in [0, {n - 1}]; got {arm!r}"
             ) from None
 
-    def _index(self, arm: Hashable) -> int:
-        try:
-            return self._position[arm]
-        except (KeyError, TypeError):
-            known = ", ".join(repr(label) for label in (self._arms or ())[:8])
-            more = ", …" if len(self._position) > 8 else ""
-            raise InvalidParameterError(
-                f"`arm` must be one of {known}{more}; got {arm!r}"
-            ) from None
 
-
-# ------------------------------------------------------------------------------------------ helpers
-
-
-def _different(arms: Iterable[Hashable]) -> tuple[Hashable, ...]:
-    labels = tuple(arms)
-    if not labels:
-        raise InvalidParameterError("`arms` must hold at least one label; got none")
-    if len(set(labels)) != len(labels):
-        raise InvalidParameterError(f"`arms` must be different from each other; got {labels!r}")
-    return labels
-
-
-def _numbers(name: str, values: Any) -> NDArray[Any]:
-    """Return an array of real numbers, or raise."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError):  # rows of different lengths
-        raise InvalidParameterError(
-            f"`{name}` must be a matrix of numbers; its rows differ in length"
-        ) from None
-    if array.dtype.kind in "fiub":
-        return array
-    if array.dtype.kind == "O":  # tables that mix kinds of numbers
-        for item in array.flat:
-            if not isinstance(item, Real):
-                raise InvalidParameterError(f"`{name}` must be numbers only; got {item!r}")
-        return array.astype(np.float64)
-    raise InvalidParameterError(f"`{name}` must be numbers only; got an array of {array.dtype}")
-
-
-def _is_ready(values: Any, width: int) -> bool:
-    """Whether this is a matrix that compiled code takes as it is: no copy, no further look."""
-    return (
-        type(values) is np.ndarray
-        and values.ndim == 2
-        and values.dtype is _FLOAT
-        and values.shape[1] == width
-        and values.flags.carray
-        and values.shape[0] > 0
-    )
-
-
-def _matrix(name: str, values: Any, width: int) -> Matrix:
-    """Return an aligned, writeable matrix in C order, as compiled code expects, or raise."""
-    if _is_ready(values, width):
-        return values  # type: ignore[no-any-return]
-    array = _numbers(name, values)
-    if array.ndim > 0 and len(array) == 0:
-        raise InvalidParameterError(f"`{name}` must have at least one row; got none")
-    if array.ndim != 2 or array.shape[1] != width:
-        raise InvalidParameterError(
-            f"`{name}` must have one row per action and {width} columns; got shape {array.shape}"
-        )
-    if not array.flags.writeable:
-        return np.array(array, dtype=np.float64, order="C")
-    return np.require(array, np.float64, ("C", "A", "W"))
+# ------------------------------------------------------------------------------------------ links
 
 
 def _innermost(spec: Any) -> Any:

@@ -1,0 +1,289 @@
+"""`Bandit`: a policy that decides and learns, one decision at a time or in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from zib.core import entry, kernel, validate
+from zib.core.state import add_states, rearranged
+from zib.core.validate import InvalidParameterError
+from zib.mab.adaptive import ZIAdaptive
+from zib.online.base import OnlinePolicy, Propensities, Seed, different
+from zib.stats.arms import forget, observe
+from zib.stats.intervals import ArmMeans, arm_means
+
+__all__ = ["ArmMeans", "Bandit"]
+
+
+_NOBODY = object()  # the label of no arm
+
+
+class Bandit(OnlinePolicy):
+    """A multi-armed bandit policy in use.
+
+    Parameters
+    ----------
+    spec
+        The policy, such as ``zib.mab.ZITS(horizon=10_000, sigma=1.0)``. None:
+        `zib.mab.ZIAdaptive`, which has to be told nothing.
+    arms, n_arms
+        Exactly one: the labels of the arms (any hashable values), or their number (labels are then
+        0, 1, …).
+    seed
+        A whole number, a NumPy Generator (used as it is, not copied), or None for a fresh stream.
+    inflated
+        The reward that means "nothing happened", 0 unless said otherwise. A reward exactly equal to
+        it is evidence for the occurrence part only.
+
+    Notes
+    -----
+    `select` never changes what was learned and `update` never draws, so rewards may come late, in
+    any order and in batches. Untried arms come first, ties are broken at random. Bad input raises
+    one clear error and changes nothing. One object serves one thread; give each worker its own and
+    `merge` them.
+
+    Examples
+    --------
+    >>> import zib
+    >>> bandit = zib.Bandit(zib.mab.ZIUCB(horizon=1000, sigma=1.0), arms=["red", "blue"], seed=1)
+    >>> for _ in range(200):
+    ...     arm = bandit.select()
+    ...     bandit.update(arm, 5.0 if arm == "blue" else 0.0)
+    >>> bandit.pulls["blue"] > 190
+    True
+    """
+
+    _format = "zib.Bandit"
+    _format_version = 2
+    _compiled = ("_pin", "_select", "_update")
+    _horizon_hint = ". Use zib.mab.Anytime(spec=...) when the horizon is unknown."
+
+    def __init__(
+        self,
+        spec: Any = None,
+        *,
+        arms: Iterable[Hashable] | None = None,
+        n_arms: int | None = None,
+        seed: Seed = None,
+        inflated: float = 0.0,
+    ) -> None:
+        spec = ZIAdaptive() if spec is None else spec
+        kernel.lookup(spec)
+        if getattr(spec, "needs_true_sizes", False):
+            raise InvalidParameterError(
+                "`size`='true' is for simulations, where the environment knows it; "
+                "use 'component', 'variance' or 'estimated'"
+            )
+        if (arms is None) == (n_arms is None):
+            raise InvalidParameterError(
+                f"give exactly one of `arms` and `n_arms`; got arms={arms!r}, n_arms={n_arms!r}"
+            )
+        if arms is None:
+            arms = range(validate.integer("n_arms", n_arms, low=1))
+        labels = different(arms)
+        super().__init__(spec, seed, inflated, getattr(spec, "horizon", None))
+        self._adopt(labels, kernel.init(spec, len(labels)))
+
+    def _adopt(self, arms: tuple[Hashable, ...], state: Any) -> None:
+        self._arms = arms
+        self._position = {label: k for k, label in enumerate(arms)}
+        self._state = state
+        self._learned = int(state.clock[0]) if hasattr(state, "clock") else 0
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._select = entry.select.for_spec(self._spec)
+        self._update = entry.update.for_spec(self._spec)
+        self._pin = entry.pin(self._spec, self._state, self._rng)
+
+    # ------------------------------------------------------------------------------- what it is
+
+    @property
+    def arms(self) -> tuple[Hashable, ...]:
+        """The labels, in the order of every array here."""
+        return self._arms  # type: ignore[no-any-return]
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms."""
+        return len(self._arms)
+
+    @property
+    def pulls(self) -> dict[Hashable, int]:
+        """How many rewards each arm has learned from."""
+        return {label: int(n) for label, n in zip(self._arms, self._state.pulls, strict=True)}
+
+    def __repr__(self) -> str:
+        return f"Bandit({self._spec!r}, {self.n_arms} arms, {self._learned} rewards learned)"
+
+    # -------------------------------------------------------------------------------- deciding
+
+    def select(self) -> Hashable:
+        """Return the label of the arm to play now."""
+        arm: Hashable = self._arms[self._select(self._pin)]
+        return arm
+
+    def indices(self) -> dict[Hashable, float]:
+        """Return the score of every arm; the next `select` takes the largest.
+
+        For a Thompson sampling policy these are the draws the next `select` will make: the stream
+        is copied, not advanced.
+        """
+        out = np.zeros(self.n_arms)
+        preview = entry.pin(self._spec, self._state, self._same_stream())
+        entry.scores.for_spec(self._spec)(preview, out)
+        return dict(zip(self._arms, out.tolist(), strict=True))
+
+    def propensities(self, draws: int = 10_000) -> Propensities:
+        """Return the probability of each arm at the next decision.
+
+        Exact for index policies (ties share evenly) and wherever the policy knows it; else from
+        `draws` simulated decisions on a stream of their own, with `error` the largest standard
+        error. The decisions to come are not affected.
+        """
+        draws = validate.integer("draws", draws, low=1)
+        known = kernel.lookup(self._spec).propensities
+        if known is not None:
+            shares = np.asarray(known(self._spec, self._state)).tolist()
+            return Propensities(dict(zip(self._arms, shares, strict=True)), exact=True, error=0.0)
+        if not kernel.draws_randomly(self._spec):
+            return Propensities.of_largest(self.indices())
+        counts = np.zeros(self.n_arms, dtype=np.int64)
+        pin = entry.pin(self._spec, self._state, self._own_stream())
+        entry.count_choices.for_spec(self._spec)(pin, draws, counts)
+        return Propensities.of_counts(self._arms, counts)
+
+    def means(self, level: float = 0.95) -> dict[Hashable, ArmMeans]:
+        """Return, per arm, estimates and intervals of p, mu and r = p·mu separately.
+
+        p: exact (Clopper–Pearson); mu: Student's t on the non-zero rewards; r: profile likelihood
+        of the zero-inflated Gaussian with unknown spread. Each holds with probability about `level`
+        for a number of pulls fixed in advance; a bandit's own choices bias estimates slightly
+        downwards.
+        """
+        level = validate.real("level", level, low=0, high=1, closed="neither")
+        found = arm_means(self._state, level, self._inflated)
+        return dict(zip(self._arms, found, strict=True))
+
+    # -------------------------------------------------------------------------------- learning
+
+    def update(self, arm: Hashable, reward: float) -> None:
+        """Learn the reward of one decision for `arm`, now or long after it was made."""
+        k = self._index(arm)
+        self._update(self._pin, k, self._reward(reward))
+        self._learned += 1
+        if self._learned > self._warn_after:
+            self._warn_of_horizon()
+
+    def update_many(self, arms: Iterable[Hashable], rewards: ArrayLike) -> None:
+        """Learn a batch, in the given order; all of it or, after an error, nothing."""
+        positions = np.array([self._index(arm) for arm in arms], dtype=np.int64)
+        values = self._rewards(rewards, positions.size)
+        entry.update_block.for_spec(self._spec)(self._pin, positions, values)
+        self._learned += positions.size
+        if self._learned > self._warn_after:
+            self._warn_of_horizon()
+
+    def revise(self, arm: Hashable, old: float, new: float) -> None:
+        """Replace a reward learned earlier: a zero that turned out to be a sale, a refund.
+
+        Exact for policies whose statistics are sums; the others raise.
+        """
+        self._need_sums("revise")
+        k = self._index(arm)
+        before, after = self._reward(old), self._reward(new)
+        held = (
+            self._state.nonzero[k] if before != 0 else self._state.pulls[k] - self._state.nonzero[k]
+        )
+        if held < 1:
+            kind = "non-zero" if before != 0 else "zero"
+            raise InvalidParameterError(
+                f"`old` must be a reward learned for arm {arm!r}, which has no {kind} reward; "
+                f"got {old!r}"
+            )
+        forget(self._state, k, before)
+        kernel.weigh(self._spec, self._state, k, before, -1.0)
+        observe(self._state, k, after)
+        kernel.weigh(self._spec, self._state, k, after, 1.0)
+        entry.refresh.for_spec(self._spec)(self._pin, k)
+
+    def merge(self, other: Bandit, *, since: Bandit | None = None) -> None:
+        """Add what another worker learned, as if one bandit had seen all rewards.
+
+        Parameters
+        ----------
+        other
+            A bandit with the same policy and inflated value. Arms only it knows are added here.
+        since
+            The common state both started from, if it was not empty; it is then counted once. Arms
+            of it that this bandit has removed stay removed.
+        """
+        self._need_sums("merge")
+        for bandit in (other,) if since is None else (other, since):
+            if bandit._spec != self._spec or bandit._inflated != self._inflated:
+                raise InvalidParameterError(
+                    "`other` must have the same policy and inflated value; "
+                    f"got {bandit._spec!r}, inflated={bandit._inflated!r}"
+                )
+        gone = () if since is None else since._arms  # known before: this side removed them since
+        known = {*self._position, *gone}
+        labels = self._arms + tuple(a for a in other._arms if a not in known)
+        total = self._state_of(labels)
+        add_states(total, other._state_of(labels))
+        if since is not None:
+            # an arm that was removed over there is not counted twice
+            base = since._state_of(a if a in other._position else _NOBODY for a in labels)
+            if (base.pulls > total.pulls).any() or (base.nonzero > total.nonzero).any():
+                raise InvalidParameterError(
+                    "`since` must be the state both bandits started from; it holds more rewards"
+                )
+            add_states(total, base, sign=-1.0)
+        self._adopt(labels, total)
+        self._refresh()
+
+    # ------------------------------------------------------------------------------------ arms
+
+    def add_arm(self, arm: Hashable) -> None:
+        """Add an untried arm; it will be played next."""
+        if arm in self._position:
+            raise InvalidParameterError(f"`arm` must be new; {arm!r} is there already")
+        self._keep((*self._arms, arm))
+
+    def remove_arm(self, arm: Hashable) -> None:
+        """Forget an arm and what was learned about it."""
+        self._index(arm)
+        if self.n_arms == 1:
+            raise InvalidParameterError(f"`arm` must leave at least one other; {arm!r} is the last")
+        self._keep(tuple(a for a in self._arms if a != arm))
+
+    def _keep(self, labels: tuple[Hashable, ...]) -> None:
+        self._adopt(labels, self._state_of(labels))
+        self._refresh()
+
+    def _state_of(self, labels: Iterable[Hashable]) -> Any:
+        """Return a copy of the state with these arms; unknown ones are untried."""
+        sources = [self._position.get(label, -1) for label in labels]
+        return rearranged(self._state, kernel.init(self._spec, len(sources)), sources)
+
+    def _refresh(self) -> None:
+        entry.refresh_all.for_spec(self._spec)(self._pin)
+
+    def _need_sums(self, what: str) -> None:
+        if not kernel.is_additive(self._spec):
+            raise InvalidParameterError(
+                f"`{what}` needs statistics that are sums over rewards; those of "
+                f"{type(self._spec).__name__} depend on the order of the rewards"
+            )
+
+    # ------------------------------------------------------------------------------ keeping it
+
+    def _content(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
+        return cls(spec, arms=arms, seed=seed, inflated=content["inflated"])

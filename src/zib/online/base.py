@@ -1,0 +1,267 @@
+"""What both kinds of bandits do alike: check rewards, name arms, save, load and copy."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zib.core import saved, validate
+from zib.core.rng import generator_from_data, generator_to_data
+from zib.core.saved import SavedStateError
+from zib.core.state import problem_in
+from zib.core.validate import InvalidParameterError
+
+LARGEST_REWARD = 1e100  # sums of squares stay finite for any number of rounds
+_PLAIN_NUMBERS = frozenset({float, int, bool, np.float64, np.bool_})
+
+Seed = int | np.random.Generator | None
+
+
+class Propensities(dict[Hashable, float]):
+    """Probability of each arm at the next decision; `exact`, or with a standard `error`."""
+
+    def __init__(self, values: Mapping[Hashable, float], *, exact: bool, error: float) -> None:
+        super().__init__(values)
+        self.exact = exact
+        self.error = error
+
+    @classmethod
+    def of_largest(cls, scores: Mapping[Hashable, float]) -> Self:
+        """Return the exact propensities of a policy without chance: ties share evenly."""
+        values = np.fromiter(scores.values(), dtype=np.float64)
+        best = values == values.max()
+        shares = (best / best.sum()).tolist()
+        return cls(dict(zip(scores, shares, strict=True)), exact=True, error=0.0)
+
+    @classmethod
+    def of_counts(cls, labels: Iterable[Hashable], counts: NDArray[np.int64]) -> Self:
+        """Return the propensities estimated by how often each arm was chosen."""
+        draws = int(counts.sum())
+        shares = counts / draws
+        error = float(np.sqrt(shares * (1 - shares) / draws).max())
+        named = dict(zip(labels, shares.tolist(), strict=True))
+        return cls(named, exact=False, error=max(error, 1 / draws))
+
+
+def different(arms: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """Return the labels, at least one and all different, or raise."""
+    labels = tuple(arms)
+    if not labels:
+        raise InvalidParameterError("`arms` must hold at least one label; got none")
+    if len(set(labels)) != len(labels):
+        raise InvalidParameterError(f"`arms` must be different from each other; got {labels!r}")
+    return labels
+
+
+class OnlinePolicy:
+    """Base of `Bandit` and `ContextualBandit`."""
+
+    _format: ClassVar[str]
+    _format_version: ClassVar[int]
+    _horizon_hint: ClassVar[str] = ""
+    _compiled: ClassVar[tuple[str, ...]]  # attributes that hold addresses, made anew by a copy
+
+    _arms: Any  # labels, or None where actions are known by their row
+    _position: dict[Hashable, int]
+    _state: Any
+    _learned: int
+
+    def __init__(self, spec: Any, seed: Seed, inflated: float, horizon: float | None) -> None:
+        self._spec = spec
+        self._inflated = validate.real("inflated", inflated)
+        low, high = getattr(spec, "reward_range", (-np.inf, np.inf))
+        self._low = max(low, -LARGEST_REWARD)
+        self._high = min(high, LARGEST_REWARD)
+        listed = getattr(spec, "reward_values", None)
+        self._values = None if listed is None else np.array(listed)  # only these are allowed
+        self._known = frozenset(listed or ())  # the same, to look one up fast
+        self._rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+        self._warn_after = float("inf") if horizon is None else float(horizon)
+        self._learned = 0
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Unpack everything for compiled code."""
+
+    # ------------------------------------------------------------------------------- what it is
+
+    @property
+    def spec(self) -> Any:
+        """The policy's parameters."""
+        return self._spec
+
+    @property
+    def inflated(self) -> float:
+        """The reward that means "nothing happened"."""
+        return self._inflated
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The random stream of the decisions."""
+        return self._rng
+
+    @property
+    def state(self) -> Any:
+        """A copy of what was learned."""
+        return copy.deepcopy(self._state)
+
+    # ---------------------------------------------------------------------------------- rewards
+
+    def _reward(self, reward: Any) -> float:
+        """Return a reward as the policy learns it, or raise."""
+        value = (
+            float(reward) if type(reward) in _PLAIN_NUMBERS else validate.real("reward", reward)
+        ) - self._inflated
+        if self._values is not None:
+            if value in self._known or self._listed(np.array([value]))[0]:
+                return value
+            there = ", ".join(f"{v + self._inflated:.15g}" for v in self._values)
+            raise InvalidParameterError(
+                f"`reward` must be one of the policy's `values`, {there}; got {reward!r}"
+            )
+        if self._low <= value <= self._high:
+            return value
+        low, high = self._low + self._inflated, self._high + self._inflated
+        raise InvalidParameterError(
+            f"`reward` must be a finite number in [{low:g}, {high:g}]; got {reward!r}"
+        )
+
+    def _rewards(self, rewards: ArrayLike, n: int) -> NDArray[np.float64]:
+        """Return the rewards of a batch of `n` as the policy learns them, or raise."""
+        given = np.asarray(rewards)
+        if given.shape != (n,) or (n and given.dtype.kind not in "fiub"):
+            raise InvalidParameterError(
+                f"`rewards` must be numbers, one per arm, shape {(n,)}; "
+                f"got shape {given.shape} of {given.dtype}"
+            )
+        values = given.astype(np.float64) - self._inflated
+        if self._values is None:
+            allowed = (self._low <= values) & (values <= self._high)
+        else:
+            allowed = self._listed(values)
+        if not allowed.all():
+            self._reward(given[np.argmin(allowed)].item())  # raises and names the first one
+        return values
+
+    def _listed(self, rewards: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which rewards are among those there are, but for rounding errors."""
+        values = self._values
+        assert values is not None
+        above = np.searchsorted(values, rewards).clip(1, values.size - 1)
+        off = np.minimum(np.abs(rewards - values[above - 1]), np.abs(rewards - values[above]))
+        # subtracting the inflated value rounds; what is not a number is not close to one
+        close: NDArray[np.bool_] = off <= 1e-12 * (np.abs(values).max() + abs(self._inflated))
+        return close
+
+    def _warn_of_horizon(self) -> None:
+        warnings.warn(
+            f"the policy was made for a horizon of {self._warn_after:g} rewards and has learned "
+            f"from more; it goes on{self._horizon_hint}",
+            UserWarning,
+            stacklevel=3,
+        )
+        self._warn_after = float("inf")
+
+    # ------------------------------------------------------------------------- labels and chance
+
+    def _index(self, arm: Hashable) -> int:
+        """Return the number of a labelled arm, or raise."""
+        try:
+            return self._position[arm]
+        except (KeyError, TypeError):
+            labels = self._arms or ()
+            known = ", ".join(repr(label) for label in labels[:8])
+            more = ", …" if len(labels) > 8 else ""
+            raise InvalidParameterError(
+                f"`arm` must be one of {known}{more}; got {arm!r}"
+            ) from None
+
+    def _same_stream(self) -> np.random.Generator:
+        """Return a stream that will draw what this one will, so that looking changes nothing."""
+        return copy.deepcopy(self._rng)
+
+    def _own_stream(self) -> np.random.Generator:
+        """Return a stream of its own, for simulated decisions."""
+        return np.random.default_rng(self._same_stream().integers(2**63, size=4))
+
+    # ------------------------------------------------------------------------ copying and keeping
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in self._compiled}
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        vars(self).update(content)
+        self._prepare()
+
+    def __copy__(self) -> Self:
+        """Return an independent bandit; its stream goes on from the same point."""
+        return copy.deepcopy(self)
+
+    @abstractmethod
+    def _content(self) -> dict[str, Any]:
+        """Return what a file has to hold besides policy, labels, state and stream."""
+
+    @classmethod
+    @abstractmethod
+    def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
+        """Return a new bandit from a file's content; its state is put in afterwards."""
+
+    def dumps(self) -> str:
+        """Return everything as JSON text (no pickle: reading it can run no code)."""
+        labels = self._arms
+        return saved.dumps(
+            {
+                "format": self._format,
+                "format_version": self._format_version,
+                "policy": saved.spec_to_data(self._spec),
+                "arms": None if labels is None else [saved.label_to_data(a) for a in labels],
+                "inflated": self._inflated,
+                "learned": self._learned,
+                **self._content(),
+                "state": saved.state_to_data(self._state),
+                "rng": generator_to_data(self._rng),
+            }
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `dumps` to a file, whole or not at all."""
+        saved.write_atomically(path, self.dumps())
+
+    @classmethod
+    def loads(cls, text: str, *, seed: Seed = None, source: str = "the text") -> Self:
+        """Return the bandit saved by `dumps`; see `load`."""
+        content = saved.loads(text, cls._format, cls._format_version, source)
+        try:
+            labels = content["arms"]
+            bandit = cls._rebuilt(
+                saved.spec_from_data(content["policy"]),
+                None if labels is None else [saved.label_from_data(label) for label in labels],
+                generator_from_data(content["rng"]) if seed is None else seed,
+                content,
+            )
+            bandit._state = saved.state_from_data(content["state"], bandit._state)
+            bandit._learned = int(content["learned"])
+        except (KeyError, TypeError) as error:
+            raise SavedStateError(f"{source} lacks or garbles an entry: {error}") from error
+        problem = problem_in(bandit._state)
+        if problem is not None:
+            raise SavedStateError(f"{source} holds a state that cannot be: {problem}")
+        bandit._prepare()
+        return bandit
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, seed: Seed = None) -> Self:
+        """Return the bandit saved at `path`.
+
+        Without `seed` the random stream goes on exactly where it stopped: right for a restart, but
+        two loads then explore alike. Give each further copy a `seed` of its own.
+        """
+        return cls.loads(Path(path).read_text(), seed=seed, source=str(path))
