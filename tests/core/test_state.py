@@ -71,12 +71,12 @@ def test_arms_come_and_go_with_all_that_is_theirs() -> None:
     state.own.by_outcome[2] = 9.0
     state.own.last[0] = 2.0
     state.clock[0] = 12.0
-    moved = rearranged(state, [2, -1, 0])
+    moved = rearranged(state, example(3), [2, -1, 0])
     assert moved.own.log_total.tolist() == [3.0, 0.0, 1.0]
     assert moved.own.by_outcome[0].tolist() == [9.0] * 4
     assert moved.own.cap[1] == np.inf
     assert (moved.own.last[0], moved.clock[0]) == (0.0, 12.0)
-    assert rearranged(state, [0, 1]).own.last[0] == -1.0  # that arm is gone
+    assert rearranged(state, example(2), [0, 1]).own.last[0] == -1.0  # that arm is gone
     moved.pulls[0] = 5.0
     assert state.pulls[2] == 0.0  # a copy
 
@@ -111,11 +111,11 @@ def test_halves_add_up_and_can_be_taken_apart(rewards: list[tuple[int, float]], 
     [
         ("pulls", np.nan, "`pulls` holds a value that is not a finite number"),
         ("total", np.inf, "`total` holds a value that is not a finite number"),
-        ("spread", -1.0, "`spread` holds -1.0, less than 0"),
+        ("spread", -1.0, "`spread` holds -1, less than 0"),
         ("nonzero", 3.0, "`nonzero` holds more non-zero rewards than `pulls` has rewards"),
-        ("own.last", 3.0, "`own.last` must be the number of one of 3 arms or -1; got 3.0"),
-        ("own.last", 0.5, "`own.last` must be the number of one of 3 arms or -1; got 0.5"),
-        ("own.scale", -2.0, "`own.scale` holds -2.0, less than 0"),
+        ("own.last", 3.0, "`own.last` must hold numbers of 3 arms or -1; got [3.0]"),
+        ("own.last", 0.5, "`own.last` must hold numbers of 3 arms or -1; got [0.5]"),
+        ("own.scale", -2.0, "`own.scale` holds -2, less than 0"),
     ],
 )
 def test_a_state_that_cannot_be_is_named(name: str, value: float, message: str) -> None:
