@@ -13,6 +13,7 @@ from scipy import stats
 import zib
 from tests.policies import ONLINE
 from zib import InvalidParameterError, SavedStateError, mab
+from zib.core import saved
 
 UCB = mab.ZIUCB(horizon=1000, sigma=1.0)
 TS = mab.ZITS(horizon=1000, sigma=1.0)
@@ -503,3 +504,27 @@ def test_copies_and_pickles_are_bandits_of_their_own(spec) -> None:
         assert not same(bandit, twin)
         assert [twin.select() for _ in range(3)]
     assert bandit.pulls == trained(spec).pulls
+
+
+def test_a_shallow_copy_is_independent() -> None:
+    bandit = zib.Bandit(n_arms=3, seed=1)
+    bandit.update_many([0, 1, 2, 1], [0.0, 3.0, 0.0, 5.0])
+    twin = copy.copy(bandit)
+    assert [twin.select() for _ in range(20)] == [bandit.select() for _ in range(20)]
+    twin.update(0, 9.0)
+    twin.add_arm("new")
+    assert bandit.pulls == {0: 1, 1: 2, 2: 1}
+    assert twin.pulls == {0: 2, 1: 2, 2: 1, "new": 0}
+
+
+def test_a_forged_state_is_refused() -> None:
+    bandit = zib.Bandit(n_arms=2, seed=1)
+    bandit.update_many([0, 1, 1], [0.0, 3.0, 0.0])
+    content = json.loads(bandit.dumps())
+    content.pop("checksum")
+    content["state"]["nonzero"] = [5.0, 1.0]
+    with pytest.raises(zib.SavedStateError, match="cannot be: `nonzero` holds more"):
+        zib.Bandit.loads(saved.dumps(content))
+    content["format_version"] = 1
+    with pytest.raises(zib.SavedStateError, match="an older zib .format 1; this one reads"):
+        zib.Bandit.loads(saved.dumps(content))

@@ -681,3 +681,13 @@ def test_repr_names_what_it_is() -> None:
     assert "n_features=(3, 2), 4 arms, 0 rewards" in repr(
         ContextualBandit(UCB, n_features=(3, 2), arms="abcd")
     )
+
+
+def test_a_shallow_copy_is_independent() -> None:
+    bandit = zib.ContextualBandit(n_features=2, seed=1)
+    features = np.random.default_rng(0).normal(size=(4, 2))
+    bandit.update(0, 2.0, features)
+    twin = copy.copy(bandit)
+    twin.update(1, 3.0, features)
+    assert (bandit.n_updates, twin.n_updates) == (1, 2)
+    assert twin.predict(features).r[1] != bandit.predict(features).r[1]

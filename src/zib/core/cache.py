@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import platformdirs
 from numba.core import caching
 
@@ -217,6 +218,8 @@ def cached_njit(function: Callable[..., Any]) -> Any:
 
 def cached_ufunc(function: Callable[..., Any]) -> Any:
     """Turn a scalar formula into a NumPy universal function, compiled on first call."""
+    if numba_config.DISABLE_JIT:
+        return np.vectorize(function, otypes=[np.float64])
     if not _can_be_kept(function):
         return numba.vectorize()(function)
     return _kept(lambda: numba.vectorize(cache=True)(function))
