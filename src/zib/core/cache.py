@@ -34,9 +34,8 @@ numba_config: Any = numba.config
 ROOT = Path(__file__).parent.parent
 # What stands above the loops: no code that plays is written there or imported from there.
 ABOVE = (
-    "__init__.py", "advise.py", "bandit.py", "cli/", "contextual_bandit.py", "datasets.py",
-    "experiments/", "live/", "logs/advise/", "logs/ope/", "online.py", "ope.py", "report/", "sim/",
-    "studies/", "testing/",
+    "__init__.py", "advise.py", "cli/", "datasets.py", "experiments/", "live/", "logs/advise/",
+    "logs/ope/", "online/", "ope.py", "report/", "sim/", "studies/", "testing/",
 )  # fmt: skip
 LOOP = "sim/loop.py"  # the rest of `sim` hands out work and keeps results
 REMEMBERED = 5_000  # files whose hash is known; one file is one line in a small memory
