@@ -309,6 +309,8 @@ def _signature(declared: Mapping[str, Field], positional: int) -> inspect.Signat
 
 def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments by name, defaults filled in."""
+    if not args and kwargs.keys() == cls.__signature__.parameters.keys():
+        return kwargs  # nothing to look up; environments are built once per replication
     try:
         bound = cls.__signature__.bind(*args, **kwargs)
     except TypeError as error:

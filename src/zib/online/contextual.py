@@ -137,7 +137,7 @@ class ContextualBandit(OnlinePolicy):
     @property
     def arms(self) -> tuple[Hashable, ...] | None:
         """The labels, or None where actions are known by their row."""
-        return self._arms
+        return self._arms  # type: ignore[no-any-return]
 
     @property
     def n_updates(self) -> int:
