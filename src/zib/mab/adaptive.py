@@ -69,6 +69,7 @@ class ZIAdaptive(Spec):
     """
 
     label = "ZI adaptive"
+    looks = {"ZI adaptive": "#000000 * heavy"}
     learns_late = True
 
 

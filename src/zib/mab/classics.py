@@ -51,6 +51,12 @@ class UCB(LightTailed):
     """
 
     size: str = choice(("component", "variance", "estimated", "true"), default="component")
+    looks = {
+        "UCB component size": "#E69F00 ^",
+        "UCB variance size": "#CC79A7 v",
+        "UCB estimated size": "#999933 P dashdot",
+        "UCB true size (strong)": "#D55E00 X",
+    }
 
     def check(self) -> None:
         """Raise for a tail whose product with the zeros has no size here."""
@@ -160,6 +166,7 @@ class MOTS(Spec):
     rho: float = real(low=0, high=1, closed="right", default=0.9999)
     alpha: float = positive(default=2.0)
     label = "MOTS"
+    looks = {"MOTS": "#661100 * dashdot"}
 
 
 class Cap(Part):
@@ -224,6 +231,7 @@ class UCB1(Spec):
 
     scale: float = positive(default=1.0)
     label = "UCB1"
+    looks = {"UCB1": "#8C8C8C < dotted thin"}
 
 
 def _ucb1_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
@@ -247,6 +255,7 @@ class UCBV(Spec):
 
     scale: float = positive(default=1.0)
     label = "UCB-V"
+    looks = {"UCB-V": "#8C8C8C p dashdot thin"}
 
 
 def _ucbv_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
@@ -279,6 +288,7 @@ class KLUCB(Spec):
     scale: float = positive(default=1.0)
     c: float = real(low=0, default=0.0)
     label = "kl-UCB"
+    looks = {"kl-UCB": "#8C8C8C > dashed thin"}
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -315,6 +325,7 @@ class BetaTS(Spec):
     alpha: float = positive(default=1.0)
     beta: float = positive(default=1.0)
     label = "Beta TS"
+    looks = {"Beta TS": "#B0A070 8 dashdot thin"}
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -340,6 +351,7 @@ class NormalTS(Spec):
 
     sigma: float = positive(default=1.0)
     label = "Normal TS"
+    looks = {"Normal TS": "#B0A070 H dotted thin"}
 
 
 def _normal_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
@@ -362,6 +374,7 @@ class EpsilonGreedy(Spec):
 
     epsilon: float = real(low=0, high=1, default=0.1)
     label = "ε-greedy"
+    looks = {"ε-greedy": "#B0A070 d dashed thin"}
 
 
 @jitable

@@ -76,6 +76,7 @@ class ZIUCB(LightTailed):
     occurrence: str = choice(("hoeffding", "kl"), default="kl")
     unseen: str | float = number_or("pooled", default="pooled")
     label = "ZI-UCB"
+    looks = {"ZI-UCB": "#009E73 o heavy", "ZI-UCB printed": "#117733 o dashed heavy"}
 
     def check(self) -> None:
         """Raise for a printed radius that the tail has no constants for."""

@@ -134,6 +134,7 @@ class ZIKLUCB(BoundedFamilySpec):
     c: float = real(low=0, default=0.0)
     unseen: str | float = number_or("pooled", default="pooled")
     label = "ZI-KL-UCB"
+    looks = {"ZI-KL-UCB": "#44AA99 h dashdot heavy"}
 
 
 class KeptUpper(Part):
@@ -305,6 +306,7 @@ class ZIIMED(BoundedFamilySpec):
 
     unseen: str | float = number_or("pooled", default="pooled")
     label = "ZI-IMED"
+    looks = {"ZI-IMED": "#AA4499 ^ dashdot heavy"}
 
 
 class _IMEDPart(PooledScale):

@@ -217,6 +217,7 @@ class ZIPosterior(FamilySpec):
     beta: float = positive(default=1.0)
     unseen: str | float = number_or("pooled", default="pooled")
     prior: str = choice(("flat", "learned"), default="flat")
+    looks = {"ZI posterior": "#6699CC d dashdot heavy", "ZI posterior learned": "#0072B2 d heavy"}
 
     @property
     def label(self) -> str:

@@ -56,6 +56,7 @@ class ZITS(Spec):
     beta: float = positive(default=1.0)
     unseen: str | float = number_or("pooled", default="pooled")
     label = "ZI-TS"
+    looks = {"ZI-TS": "#0072B2 s heavy", "ZI-TS printed": "#56B4E9 p dashed heavy"}
 
 
 class Caps(Part):
@@ -151,6 +152,7 @@ class ZIExponentialTS(Spec):
     beta: float = positive(default=1.0)
     unseen: str | float = number_or("pooled", default="pooled")
     label = "ZI-TS exponential"
+    looks = {"ZI-TS exponential": "#332288 D heavy"}
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -218,6 +220,7 @@ class ZIStableTS(Spec):
     beta: float = positive(default=1.0)
     unseen: str | float = number_or("pooled", default="pooled")
     label = "ZI-TS stable"
+    looks = {"ZI-TS stable": "#56B4E9 s dashed heavy"}
 
 
 class Latent(Part):

@@ -51,34 +51,6 @@ REFERENCES = {  # curves that are not policies
     "Monte Carlo": Style("#000000", "", "-", 2.0),
 }
 
-LOOKS = {
-    # made for zero inflation
-    "ZI-UCB": "#009E73 o heavy",
-    "ZI-UCB printed": "#117733 o dashed heavy",
-    "ZI-TS": "#0072B2 s heavy",
-    "ZI-TS printed": "#56B4E9 p dashed heavy",
-    "ZI-TS exponential": "#332288 D heavy",
-    "ZI-TS stable": "#56B4E9 s dashed heavy",
-    "ZI-KL-UCB": "#44AA99 h dashdot heavy",
-    "ZI-IMED": "#AA4499 ^ dashdot heavy",
-    "ZI posterior": "#6699CC d dashdot heavy",
-    "ZI posterior learned": "#0072B2 d heavy",
-    "ZI adaptive": "#000000 * heavy",
-    # the paper's baselines
-    "UCB component size": "#E69F00 ^",
-    "UCB variance size": "#CC79A7 v",
-    "UCB estimated size": "#999933 P dashdot",
-    "UCB true size (strong)": "#D55E00 X",
-    "MOTS": "#661100 * dashdot",
-    # what a user would pick without knowing of zero inflation
-    "UCB1": "#8C8C8C < dotted thin",
-    "UCB-V": "#8C8C8C p dashdot thin",
-    "kl-UCB": "#8C8C8C > dashed thin",
-    "Normal TS": "#B0A070 H dotted thin",
-    "Beta TS": "#B0A070 8 dashdot thin",
-    "ε-greedy": "#B0A070 d dashed thin",
-}
-
 
 def declared_styles() -> dict[str, Style]:
     """Return the styles that policies declare, by label.
@@ -89,7 +61,6 @@ def declared_styles() -> dict[str, Style]:
     from zib.core.spec import KNOWN
 
     found = dict(REFERENCES)
-    found |= {label: _parsed(look) for label, look in LOOKS.items()}
     for kind in KNOWN.values():
         for label, look in vars(kind).get("looks", {}).items():
             found.setdefault(label, _parsed(look))

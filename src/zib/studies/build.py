@@ -273,10 +273,10 @@ def _nested(value: Any, place: str, shelf: Shelf, given: Given) -> Any:
 def read_log(table: object, place: str, folder: Path) -> Any:
     """Return the log in a file, described by ``{ file = "…", arm = "…", reward = "…" }``."""
     from zib.logs import LoggedData
+    from zib.logs.log import Roles
 
     content = dict(as_table(table, place))
-    roles = tuple(key for key in inspect.signature(LoggedData.read).parameters if key != "path")
-    check_keys(content, place, ("file", *roles))
+    check_keys(content, place, ("file", *Roles.__annotations__))
     for key in ("file", "arm", "reward"):
         if not isinstance(content.get(key), str):
             got = f"got {content[key]!r}" if key in content else "it is missing"
