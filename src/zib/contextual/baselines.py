@@ -37,7 +37,6 @@ PRINTED, FULL = 0, 1
 
 
 class _Baseline(Spec):
-    __slots__ = ()
     horizon: float = real(low=2)
     sigma: float | None = optional(positive(), default=REQUIRED)
     kind: str = choice(("ucb", "ts"), default="ucb")
@@ -101,7 +100,6 @@ class Naive(_Baseline):
     wrong for every link but the identity, so regret grows linearly.
     """
 
-    __slots__ = ()
     noun = "naive"
     looks = {"naive UCB": "#E69F00 ^ dashed", "naive TS": "#999933 v dashdot"}
 
@@ -192,7 +190,6 @@ class Integrated(_Baseline):
     so it learns more slowly than two models do. The printed width is not scaled like the reward.
     """
 
-    __slots__ = ()
     link: Any = LINK
     bound: float = positive(default=1.0)
     memory: int = KEPT

@@ -43,7 +43,6 @@ LEARNED = 1
 
 
 class _JointPolicy(Spec):
-    __slots__ = ()
     sigma: float | None = optional(positive(), default=None)
     link: Any = LINK
     magnitude: Any = MAGNITUDE
@@ -87,7 +86,6 @@ class JointUCB(_JointPolicy):
              memory=4096)
     """
 
-    __slots__ = ()
     label = "Joint-UCB"
     looks = {"Joint-UCB": "#882255 h heavy"}
 
@@ -123,7 +121,6 @@ class LaplaceTS(_JointPolicy):
     'Laplace-TS'
     """
 
-    __slots__ = ()
     prior: str = choice(("fixed", "learned"), default="fixed")
     looks = {"Laplace-TS": "#332288 D dashdot heavy"}
 

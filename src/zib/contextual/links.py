@@ -139,8 +139,6 @@ def _softplus(z: float) -> float:
 class Logit(Spec):
     """h(z) = 1/(1 + exp(−z))."""
 
-    __slots__ = ()
-
     def value(self, z: float) -> float:
         if z >= 0.0:
             return 1.0 / (1.0 + math.exp(-z))
@@ -198,8 +196,6 @@ def _normal_quantile(p: float) -> float:
 class Probit(Spec):
     """h(z) = Φ(z), the standard normal distribution function."""
 
-    __slots__ = ()
-
     def value(self, z: float) -> float:
         return 0.5 * math.erfc(-z / ROOT_2)
 
@@ -234,8 +230,6 @@ def _log_cauchy_cdf(z: float) -> float:
 class Cauchit(Spec):
     """h(z) = ½ + arctan(z)/π, the Cauchy distribution function."""
 
-    __slots__ = ()
-
     def value(self, z: float) -> float:
         return _cauchy_cdf(z)
 
@@ -265,8 +259,6 @@ def _exp(z: float) -> float:
 class CLogLog(Spec):
     """h(z) = 1 − exp(−exp(z)); not symmetric."""
 
-    __slots__ = ()
-
     def value(self, z: float) -> float:
         return -math.expm1(-_exp(z))
 
@@ -288,8 +280,6 @@ class CLogLog(Spec):
 class Log(Spec):
     """h(z) = exp(z): a probability only for z ≤ 0; callers clip at 1."""
 
-    __slots__ = ()
-
     def value(self, z: float) -> float:
         return _exp(z)
 
@@ -309,8 +299,6 @@ class Log(Spec):
 @_standard("identity")
 class Identity(Spec):
     """h(z) = z, for magnitudes."""
-
-    __slots__ = ()
 
     def value(self, z: float) -> float:
         return z
@@ -346,7 +334,6 @@ class StandardLink(Spec):
     0.5
     """
 
-    __slots__ = ()
     name: str = choice(tuple(STANDARD))
 
 

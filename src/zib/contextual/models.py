@@ -254,7 +254,6 @@ def linearise_glm(
 class Ridge(Spec):
     """Ridge regression for the magnitude: X = z'β + noise. Exact, and nothing has to be kept."""
 
-    __slots__ = ()
     link: Any = derived(lambda fields: IDENTITY)
 
 
@@ -268,7 +267,6 @@ class LeastSquares(Spec):
         `Ridge` is the same and faster.
     """
 
-    __slots__ = ()
     link: Any = converted(
         functools.partial(resolve_link, probability=False),
         link_parameter,
@@ -296,7 +294,6 @@ class Huber(Spec):
     outliers where it is not. For rewards whose noise has a finite moment of order 1 + ε only.
     """
 
-    __slots__ = ()
     link: Any = derived(lambda fields: IDENTITY)
 
 
@@ -328,7 +325,6 @@ class MedianOfMeans(Spec):
     The estimate is the group's whose median distance ‖β̂_i − β̂_j‖_V to the others is smallest.
     """
 
-    __slots__ = ()
     groups: int = whole(low=1, high=99, default=7)
     link: Any = derived(lambda fields: IDENTITY)
 

@@ -34,7 +34,6 @@ HALF = 0.5  # sub-Gaussian size of a Bernoulli variable
 
 
 class _PaperPolicy(Spec):
-    __slots__ = ()
     horizon: float = real(low=2)
     sigma: float | None = optional(positive(), default=REQUIRED)
     link: Any = LINK
@@ -94,7 +93,6 @@ class ZIUCB(_PaperPolicy):
     StandardLink(name='probit')
     """
 
-    __slots__ = ()
     label = "ZI-UCB"
 
 
@@ -118,7 +116,6 @@ class ZITS(_PaperPolicy):
     theory behind it.
     """
 
-    __slots__ = ()
     label = "ZI-TS"
 
 

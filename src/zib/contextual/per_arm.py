@@ -49,7 +49,6 @@ class Disjoint(Spec):
     'Joint-UCB, disjoint'
     """
 
-    __slots__ = ()
     spec: Any = converted(_splittable, allowed="a compiled contextual policy")
     n_arms: int = whole(low=1)
 

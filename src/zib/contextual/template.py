@@ -42,7 +42,7 @@ def _is_model(name: str, model: Any) -> Any:
     return model
 
 
-class Template(Spec, positional=2):
+class Template(Spec):
     """Bandit from two models of your choice (Algorithm CB-general-UCB of the paper).
 
     Parameters
@@ -87,13 +87,12 @@ class Template(Spec, positional=2):
     >>> bandit.update(row, 0.0, features)
     """
 
-    __slots__ = ()
     interpreted: ClassVar[bool] = True
     occurrence: ComponentModel = converted(
-        functools.partial(_is_model, "occurrence"), allowed="model"
+        functools.partial(_is_model, "occurrence"), allowed="model", kw_only=False
     )
     magnitude: ComponentModel = converted(
-        functools.partial(_is_model, "magnitude"), allowed="model"
+        functools.partial(_is_model, "magnitude"), allowed="model", kw_only=False
     )
     kind: str = choice(("ucb", "ts"), default="ucb")
     scale: float = real(low=0, default=1.0)
