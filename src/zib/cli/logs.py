@@ -23,7 +23,7 @@ Context = Annotated[
     list[str] | None, typer.Option(help="Column known before choosing (repeat for several).")
 ]
 Time = Annotated[str | None, typer.Option(help="Column with the time.")]
-Unit = Annotated[str | None, typer.Option(help="Column with who was treated; each once.")]
+Unit = Annotated[str | None, typer.Option(help="Column with the unit's id; must be unique.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
 
@@ -50,7 +50,7 @@ def advise(
 ) -> None:
     """Look at a log: is the reward zero-inflated, what does that buy, which policy suits it?
 
-    Columns that are not named are guessed from their names and contents, and said.
+    Columns that are not named are guessed from names and contents; guesses are reported.
     """
     from zib.core.validate import InvalidParameterError
     from zib.logs.advise import advise as make_advice
