@@ -25,7 +25,7 @@ def places(tmp_path, monkeypatch):
         (base / name).mkdir(parents=True)
         (base / name / "code").write_bytes(bytes(1500))
     (base / "zib-sources-3.11.json").write_text("{}")
-    monkeypatch.setattr(_cache, "FOLDER", base / "zib-0123456789abcdef")
+    monkeypatch.setattr(_cache, "FOLDER", base)
     monkeypatch.setenv("ZIB_STORE", str(store.folder))
     return store, base
 

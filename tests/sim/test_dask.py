@@ -18,7 +18,6 @@ from tests.sim.study import REPLICATIONS, SLOW, simulate
 import zib
 from zib.sim import Store
 from zib.sim import dask as dask_backend
-from zib.sim.keys import versions
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
@@ -145,7 +144,7 @@ def test_a_worker_with_other_versions_is_refused_before_anything_runs(tmp_path, 
     with pytest.raises(dask_backend.WorkerRefused, match="the worker tcp://127") as caught:
         simulate(backend="dask", scheduler=cluster.address, store=tmp_path / "store")
     for name in ("zib", "numba", "numpy"):
-        here = versions()[name]
+        here = dask_backend.versions()[name]
         there = "0.1.2" + here[here.index(" ") :] if name == "zib" else "0.1.2"
         assert f"{name} {there} there and {name} {here} here" in str(caught.value)
     assert "machine" not in str(caught.value)

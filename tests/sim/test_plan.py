@@ -71,13 +71,16 @@ def test_what_keys_depend_on(options):
     assert plan(**options).hash != plan().hash
 
 
-@pytest.mark.parametrize("what", ["zib", "python", "numpy", "numba", "scipy", "machine"])
+@pytest.mark.parametrize("what", ["python", "numpy", "numba", "scipy", "machine", "code"])
 def test_versions_machine_and_code_count(monkeypatch, what):
     from zib.sim import plan as module
 
     before = keys()
-    now = {**module.versions(), what: "another"}
-    monkeypatch.setattr(module, "versions", lambda: now)
+    if what == "code":
+        monkeypatch.setattr(module.sources, "hash_of", lambda modules: "edited")
+    else:
+        now = {**module.versions(), what: "another"}
+        monkeypatch.setattr(module, "versions", lambda: now)
     assert not set(keys()) & set(before)
 
 

@@ -106,12 +106,12 @@ def _store(folder: str | None) -> Store:
 
 
 def _compiled() -> tuple[Path | None, list[Path], int]:
-    """Return the place of compiled code, a folder per state of the sources, and their size."""
+    """Return the place of compiled code, a folder per state of a module, and their size."""
     from zib.core import cache as _cache
 
     if _cache.FOLDER is None:
         return None, [], 0
-    place = _cache.FOLDER.parent
+    place = _cache.FOLDER
     folders = [
         path
         for path in sorted(place.iterdir())

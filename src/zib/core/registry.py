@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from numba.extending import overload, register_jitable
 
@@ -40,8 +40,11 @@ class Registry(dict[type, Any]):
         How to register one.
     """
 
+    all: ClassVar[list[Registry]] = []
+
     def __init__(self, noun: str, how: str) -> None:
         super().__init__()
+        Registry.all.append(self)
         self.noun = noun
         self.how = how
 

@@ -147,9 +147,9 @@ class Context:
 
 def plan_hash(plan: object) -> str:
     """Return a short fingerprint of what was run: the plan and the sources that ran it."""
-    from zib.core.cache import source_hash
+    from zib.core.sources import source_hash
 
-    text = json.dumps([plan, source_hash(everything=True)], sort_keys=True, default=repr)
+    text = json.dumps([plan, source_hash()], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from zib.core import cache as compiled
+from zib.core import sources
 from zib.core.validate import InvalidParameterError, choice, integer
 from zib.experiments.harness import Experiment
 from zib.experiments.loan_study import data_files
@@ -296,7 +297,7 @@ def key_of(experiment: Item, scale: Scale, seed: int) -> str | None:
     if name not in sys.modules:
         return None
     try:
-        code = [compiled.source_hash(everything=True), user_code([name])]
+        code = [sources.hash_of(frozenset({name})), user_code([name])]
     except CannotBeStored:
         return None
     content = {

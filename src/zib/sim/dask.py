@@ -16,10 +16,12 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from typing import Any
 
+from zib.core import sources
 from zib.core.validate import InvalidParameterError
-from zib.sim.keys import versions
+from zib.sim import keys
 from zib.sim.loop import Run
 from zib.sim.plan import Block, Plan
 from zib.sim.run import Interrupted, play_part, warm_up
@@ -37,6 +39,11 @@ class WorkerRefused(RuntimeError):
 
 
 # ------------------------------------------------------------------------------- on the workers
+
+
+def versions() -> dict[str, str]:
+    """Return what must be the same here and there for numbers to be the same."""
+    return {"zib": f"{metadata.version('zib')} ({sources.source_hash()})", **keys.versions()}
 
 
 _WARM: set[tuple[str, int]] = set()
@@ -81,7 +88,7 @@ def _ask() -> Callable[[], dict[str, str]]:
 
     def ask() -> dict[str, str]:
         try:
-            from zib.sim.keys import versions
+            from zib.sim.dask import versions
 
             return versions()
         except Exception as error:  # whatever is wrong with it, it is not this one

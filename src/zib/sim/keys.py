@@ -4,14 +4,13 @@ Pickle would be shorter, but its bytes depend on the history of an object. Here 
 counts: its type, and the fields that make it up. Anything that cannot be described exactly is
 refused: a store that mistook one environment for another would be worse than none.
 
-Our own code counts as one hash (`zib.core.cache.source_hash`). A user's module counts by the code
-in its file, together with the modules of the user that it imports; installed packages count by
-their versions.
+Our own code counts as one hash of the modules involved (`zib.core.sources`). A user's module counts
+by the code in its file, together with the modules of the user that it imports; installed packages
+count by their versions.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import importlib.util
@@ -19,7 +18,7 @@ import json
 import platform
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import metadata
@@ -28,10 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from zib.contextual.links import LINKS
-from zib.contextual.policy import POLICIES
-from zib.core import cache
-from zib.core.kernel import REGISTRY
+from zib.core import sources
 from zib.core.rng import generator_to_data
 from zib.core.spec import parameters_of
 from zib.core.validate import InvalidParameterError
@@ -53,9 +49,8 @@ def hash_of(content: Any) -> str:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return what must be the same, besides the question, for numbers to be the same."""
+    """Return what must be the same, besides question and code, for numbers to be the same."""
     return {
-        "zib": f"{metadata.version('zib')} ({cache.source_hash()})",
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         **{name: metadata.version(name) for name in LIBRARIES},
         "machine": platform.machine(),
@@ -149,7 +144,7 @@ def _described_by_type(value: Any, modules: set[str]) -> Any:
     if isinstance(value, Enum):
         return ["enum", _named(kind, modules), value.name]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        _add_kernels(kind, modules)
+        modules |= sources.modules_of(kind)  # kernels need not stand next to their spec
         return ["named", _named(kind, modules), _described(parameters_of(value), modules)]
     if is_dataclass(value):
         content = {field.name: getattr(value, field.name) for field in fields(value)}
@@ -161,14 +156,6 @@ def _named(kind: type, modules: set[str]) -> str:
     if kind.__module__ != "builtins":
         modules.add(kind.__module__)
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _add_kernels(kind: type, modules: set[str]) -> None:
-    """Add the modules of what is registered for a spec: kernels need not stand next to it."""
-    for registry in (REGISTRY, POLICIES, LINKS):
-        for part in registry.get(kind, ()):
-            if isinstance(part, types.FunctionType):
-                modules.add(part.__module__)
 
 
 def _state(value: Any) -> Any:
@@ -263,24 +250,13 @@ def _met(module: str, path: Path) -> tuple[str, tuple[str, ...]]:
         data = path.read_bytes()
         if path.suffix == ".py":
             package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-            before = (loaded, cache.code_hash(data), tuple(_imports(ast.parse(data), package)))
+            names = sources.imported_names(data, package)
+            imported = tuple(part for name in names for part in (name, name.rpartition(".")[0]))
+            before = (loaded, sources.code_hash(data), imported)
         else:  # compiled by somebody else: its bytes are its code
             before = (loaded, hashlib.sha256(data).hexdigest(), ())
         _MET[module] = before
     return before[1:]
-
-
-def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield the modules that a file may import; a name that is no module is left to `_file_of`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level:
-                module = importlib.util.resolve_name("." * node.level + module, package)
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def _file_of(module: str) -> Path | None:

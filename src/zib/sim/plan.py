@@ -1,9 +1,9 @@
 """A plan: which policies play what, how often and with which seed, cut into blocks with names.
 
 A block is some replications of one policy. Its key is a hash of all that its numbers depend on and
-of nothing else: the parameters, the environment, the checkpoints, the seed, our sources, the user's
-modules involved, the versions of what that code calls. So a block that was played for one study
-serves every other study that asks for the same.
+of nothing else: the parameters, the environment, the checkpoints, the seed, the code of the modules
+involved, ours and the user's, the versions of what that code calls. So a block that was played for
+one study serves every other study that asks for the same.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.contextual.policy import lookup_policy
-from zib.core import saved
+from zib.core import saved, sources
 from zib.core import validate as check
 from zib.core.kernel import lookup
 from zib.core.spec import label_of
 from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code, versions
+from zib.sim.loop import loop_of
 
 if TYPE_CHECKING:
     from zib.sim.store import Store
@@ -145,6 +146,7 @@ class Plan:
 
     def _policy_hash(self, spec: Any, environment: str, around: frozenset[str]) -> str:
         content, own = fingerprint(spec)
+        modules = own | around | {loop_of(self.environment).__module__}
         return hash_of(
             {
                 "format": FORMAT,
@@ -152,8 +154,9 @@ class Plan:
                 "environment": environment,
                 "checkpoints": self.checkpoints.tolist(),
                 "seed": self.seed,
+                "code": sources.hash_of(modules),
+                "user code": user_code(modules),
                 "versions": versions(),
-                "user code": user_code(own | around),
             }
         )
 
@@ -173,7 +176,7 @@ class Plan:
         except CannotBeStored:  # the next best: words, and all sources
             specs = [saved.spec_to_data(spec) for spec in self.specs]
             rounds = self.checkpoints.tolist()
-            parts = [specs, repr(self.environment), rounds, self.seed, versions()]
+            parts = [specs, repr(self.environment), rounds, self.seed, sources.source_hash()]
         return hash_of([*parts, list(self.labels), self.replications])[:16]
 
     def to_data(self) -> dict[str, Any]:

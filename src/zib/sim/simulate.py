@@ -13,7 +13,7 @@ from typing import Any, Literal, Required, TypedDict, Unpack, overload
 import numba
 import numpy as np
 
-from zib.core import cache
+from zib.core import sources
 from zib.core import validate as check
 from zib.sim.dask import require_distributed, run_dask
 from zib.sim.keys import CannotBeStored
@@ -208,7 +208,7 @@ def _provenance(plan: Plan, started: float, backend: str, workers: int) -> dict[
         "plan": plan.to_data(),
         "plan_hash": plan.hash,
         "zib": version("zib"),
-        "sources": cache.source_hash(),
+        "sources": sources.source_hash(),
         "numpy": np.__version__,
         "numba": numba.__version__,
         "python": platform.python_version(),
