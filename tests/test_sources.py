@@ -117,7 +117,7 @@ print(len(ours), sorted(ours - known))
 SLOW = [
     "mab.Anytime(spec=mab.ZITS(horizon=100, sigma=1.0))",
     "mab.ZIKLUCB()",
-    "mab.Discounted(spec=mab.ZIPosterior(), discount=0.99)",
+    "mab.Discounted(mab.ZIPosterior(), half_life=100)",
     "mab.ZIAdaptive()",
     "contextual.JointUCB()",
     "contextual.ZITS(horizon=100, sigma=1.0)",
