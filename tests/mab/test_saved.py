@@ -43,7 +43,7 @@ def loaded(content: dict[str, Any]) -> zib.Bandit:
         (mab.Windowed(mab.UCB1(), 4), "around.head", [5.0], r"position in \[0, 4\]"),
         (mab.Windowed(mab.UCB1(), 4), "around.arm", [0, 1, 2, 7], "`around.arm` must hold numbers"),
         (mab.Discounted(mab.UCB1(), 20), "around.since", [-3.0], "`around.since` holds -3"),
-        (mab.OutcomesPosterior(edges=(1.0,)), "own.spreads", [[-1.0] * 3] * 3, "`own.spreads`"),
+        (mab.OutcomesPosterior(edges=(1.0,)), "own.counts", [[-1.0] * 3] * 3, "`own.counts`"),
     ],
 )
 def test_impossible_states_are_refused(spec: Any, field: str, value: Any, words: str) -> None:

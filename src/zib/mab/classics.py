@@ -85,7 +85,7 @@ class Sizes(Part):
 
     score: Floats = per_arm(start=math.inf, finite=False)
     true_size: Floats = per_arm(start=math.inf, finite=False)  # until it is given
-    maximiser: Floats = per_arm()  # where the search for the variance proxy ended last
+    maximiser: Floats = per_arm(finite=False)  # where the search for the variance proxy ended last
 
 
 def set_true_sizes(state: ArmState, sizes: Any) -> None:

@@ -87,7 +87,7 @@ class PooledScale(Part):
     """What is kept for a scale that arms borrow from each other."""
 
     log_total: Floats = per_arm()  # log-normal only: sum of the logarithms, ...
-    log_spread: Floats = per_arm(least=0.0)  # ... and their centred sum of squares
+    log_spread: Floats = per_arm()  # ... and their centred sum of squares
     pooled_spread: Floats = scalar()  # centred sums of squares of all arms
     pooled_freedom: Floats = scalar(least=0.0)  # and their degrees of freedom
 

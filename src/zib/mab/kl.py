@@ -328,13 +328,13 @@ def _mean(spec: Any, state: Any, arm: int) -> float:
 def _best_arm(spec: Any, state: Any) -> int:
     """Return the arm with the largest mean among those played, or -1."""
     best = -1
-    largest = -np.inf
+    highest = -np.inf
     for k in range(state.pulls.size):
         if state.pulls[k] > 0.0:
             mean = _mean(spec, state, k)
-            if mean > largest:
+            if mean > highest:
                 best = k
-                largest = mean
+                highest = mean
     return best
 
 

@@ -180,7 +180,7 @@ class OutcomePart(Part):
 
     counts: Floats = per_arm("outcomes", least=0.0)
     means: Floats = per_arm("outcomes", finite=False)  # −inf: never seen and not known
-    spreads: Floats = per_arm("outcomes", least=0.0)  # centred sums of squares
+    spreads: Floats = per_arm("outcomes")  # centred sums of squares
     scales: Floats = table("outcomes")  # standard deviations in force
     pooled_spread: Floats = table("outcomes")
     pooled_freedom: Floats = table("outcomes")

@@ -30,6 +30,15 @@ _ENVIRONMENTS = {
     "signed": GaussianMAB(means=[-1.0, 0.5, -0.2], probs=[0.5, 0.4, 0.9], sigma=1.0),
     "one arm": GaussianMAB(means=[1.0], probs=[0.5], sigma=1.0),
 }
+_EXTREME: dict[str, Callable[[int], float]] = {  # what the j-th reward is
+    "all zero": lambda j: 0.0,
+    "never zero": lambda j: 1.0 + 0.1 * (j % 3),
+    "all equal": lambda j: 0.5,
+    "nearly equal": lambda j: 0.1 * (1 + j % 2 * 1e-16),
+    "huge": lambda j: 1e100 if j % 2 else 0.0,
+    "tiny": lambda j: 1e-100 if j % 2 else 0.0,
+    "negative": lambda j: -1.0 if j % 2 else 0.0,
+}
 ROUNDS = 300
 
 
@@ -132,15 +141,7 @@ def learning_draws_nothing(spec: Any) -> None:
 
 def extreme_rewards_give_no_nan(spec: Any) -> None:
     """Scores are numbers (or infinite) whatever the rewards were."""
-    histories: dict[str, Callable[[int], float]] = {
-        "all zero": lambda j: 0.0,
-        "never zero": lambda j: 1.0 + 0.1 * (j % 3),
-        "all equal": lambda j: 0.5,
-        "huge": lambda j: 1e100 if j % 2 else 0.0,
-        "tiny": lambda j: 1e-100 if j % 2 else 0.0,
-        "negative": lambda j: -1.0 if j % 2 else 0.0,
-    }
-    for name, reward_of in histories.items():
+    for name, reward_of in _EXTREME.items():
         state, rng, out = _fresh(spec, 3)
         for j in range(60):
             arm = kernel.choose(spec, state, rng, out)
@@ -157,9 +158,11 @@ def a_thousand_arms_work(spec: Any) -> None:
 
 def state_is_as_declared(spec: Any) -> None:
     """What is learned stays within what the state is declared to hold."""
-    for history in (_some_rewards(spec, 80, 4), [(j % 4, 0.0) for j in range(20)], []):
-        problem = problem_in(_learned(spec, history, 4))
-        assert problem is None, f"the state breaks its own declaration: {problem}"
+    histories = {name: [(j % 4, f(j // 2)) for j in range(60)] for name, f in _EXTREME.items()}
+    for name, history in {"plain": _some_rewards(spec, 80, 4), "empty": [], **histories}.items():
+        state = _learned(spec, [(arm, allowed(spec, reward)) for arm, reward in history], 4)
+        problem = problem_in(state)
+        assert problem is None, f"the state after a history that is {name}: {problem}"
 
 
 # -------------------------------------------------------------------------- compiled code, a Bandit

@@ -264,7 +264,7 @@ def outcome_upper(
                 g, _, value = _curve(counts, means, row, scales, at, n, lead, 1.0 / limit)
                 if g >= level:
                     break
-                limit = min(limit * factor, 1e290)
+                limit = limit * factor if limit < 1e290 / factor else 1e290
                 factor = min(factor * factor, 1e100)
             start = min(start, limit)
         if g >= level:
