@@ -121,7 +121,7 @@ SLOW = [
     "mab.ZIAdaptive()",
     "contextual.JointUCB()",
     "contextual.ZITS(horizon=100, sigma=1.0)",
-    "contextual.Disjoint(spec=contextual.LaplaceTS(), n_arms=3)",
+    "contextual.Disjoint(spec=contextual.LaplaceTS(), n_arms=100)",
 ]
 
 
