@@ -312,6 +312,12 @@ def play_contextual(
     source = stream(seed, Role.ENVIRONMENT, replication)
     rng = stream(seed, Role.POLICY, replication)
     d, q = instance.n_features
+    known = getattr(spec, "n_arms", instance.n_arms)
+    if known < instance.n_arms:  # compiled code would read behind the end of an array
+        raise InvalidParameterError(
+            f"`n_arms` of the policy must be at least the {instance.n_arms} arms of the "
+            f"environment; got {known}"
+        )
     state = policy.init(spec, d, q)
     space = context_entry.buffers(instance.n_actions, d, q)
     pin, step = _player(context_entry, advance_contextual, compiled, spec, state, rng, space)
