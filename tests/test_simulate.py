@@ -333,7 +333,5 @@ def test_a_thousand_arms() -> None:
 def test_a_policy_for_fewer_arms_than_there_are_is_refused() -> None:
     spec = zib.contextual.Disjoint(spec=zib.contextual.JointUCB(), n_arms=3)
     env = zib.env.RandomContextual(n_arms=5, dimension=3, sparsity=2)
-    with pytest.raises(zib.SimulationError) as caught:
+    with pytest.raises(zib.InvalidParameterError, match="at least the 5 arms .*; got 3"):
         zib.simulate([spec], env, horizon=10, replications=1, progress=False)
-    message = "`n_arms` of the policy must be at least the 5 arms of the environment; got 3"
-    assert message in str(caught.value.__cause__)
