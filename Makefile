@@ -13,7 +13,7 @@ SHELL := /bin/bash
 PYTHON ?=
 SCALE ?= quick
 OUT ?= results
-TEST_ARGS ?= -n 2 --dist loadgroup
+TEST_ARGS ?= -n 2
 BENCH_ARGS ?=
 
 # the newest that works

@@ -39,19 +39,38 @@ def compiles(item: pytest.Item) -> bool:
     return "compiled" in item.callspec.params.get("check", "compiled")  # type: ignore[attr-defined]
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Compile little: tests of one policy, or else of one file, go to one worker.
+    """What has to be compiled for a further kind of the same policy is slow.
 
-    What has to be compiled for a further kind of the same policy (another law of rewards, another
-    inner policy) is slow.
+    That is another law of rewards, or another policy inside.
     """
     for item in items:
         spec = spec_of(item)
-        group = item.location[0] if spec is None else type(spec).__name__
-        item.add_marker(pytest.mark.xdist_group(group))
         if spec is not None and kind(spec) != FIRST.get(type(spec), kind(spec)) and compiles(item):
             item.add_marker(pytest.mark.slow)
+
+
+def group_of(nodeid: str) -> str:
+    """Name what a test has in common with others that compile the same: a policy, or its file."""
+    file, _, rest = nodeid.partition("::")
+    given = rest.partition("[")[2].removesuffix("]").removeprefix("contextual ")
+    names = [name for name in SPECS if given == name or given.startswith(f"{name}-")]
+    return type(SPECS[max(names, key=len)]).__name__ if names else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give the tests of a group to one worker, since workers compile for themselves.
+
+    (`--dist loadgroup` of pytest-xdist 3.8 does nothing under pytest 9.2.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")
