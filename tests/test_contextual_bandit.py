@@ -577,6 +577,7 @@ def test_predicted_intervals_cover(rng, link) -> None:
     assert (covered / trials >= level - slack).all(), covered / trials
 
 
+@pytest.mark.slow
 def test_predictions_with_a_link_of_the_magnitude(rng) -> None:
     spec = contextual.JointUCB(magnitude=contextual.LeastSquares(link="log"), memory=512)
     bandit = ContextualBandit(spec, n_features=2, seed=0, inflated=1.0)

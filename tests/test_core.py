@@ -82,6 +82,7 @@ print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), run.regr
 """
 
 
+@pytest.mark.slow
 def test_disk_cache_hits_in_a_second_process_and_is_not_stale_after_an_edit(tmp_path) -> None:
     package = tmp_path / "src" / "zib"
     shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -172,6 +173,7 @@ def test_import_compiles_nothing_and_loads_nothing_heavy(tmp_path) -> None:
 # ------------------------------------------------------------------------------- foreign policies
 
 
+@pytest.mark.slow
 def test_a_users_policy_runs_compiled_conforms_and_is_never_stale(tmp_path) -> None:
     module = tmp_path / "my_policy.py"
     code = """

@@ -289,6 +289,7 @@ def test_a_mixture_learns_what_two_glms_cannot(rng) -> None:
     assert relative_regret(both, banded_world, rng) > 0.55
 
 
+@pytest.mark.slow
 def test_boosting_and_a_robust_glm(rng) -> None:
     boosting = SklearnModel(
         HistGradientBoostingClassifier(max_iter=20), n_bootstrap=4, refit_growth=2.0

@@ -217,6 +217,7 @@ def worst_share(spec, first, last, replications=20):
     return float(np.mean([run.regret[1] - run.regret[0] for run in runs])) / (0.3 * (last - first))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", [lambda s: mab.Discounted(s, 300), lambda s: mab.Windowed(s, 400)])
 def test_a_change_is_found_within_about_one_memory(wrap):
     # Over 20 replications the share is 0.04 with a standard error of 0.004 for a policy that
