@@ -57,3 +57,18 @@ def test_what_is_not_registered_is_named() -> None:
         area(Triangle(), 1.0)
     with pytest.raises(zib.InvalidParameterError, match="`spec_type` must be a zib.Spec"):
         shapes.add(dict, Shape(None))
+
+
+def test_no_two_kernels_of_ours_have_the_same_name() -> None:
+    """Or compiled code that was kept for one could be taken for the other (see `links.py`)."""
+    seen: dict[tuple[str, str], Any] = {}
+    entries = [entry._asdict() for registry in Registry.all for entry in registry.values()]
+    kernels = [k for entry in entries for name, k in entry.items() if name != "init"]
+    for kernel in kernels:
+        # those made by one function that returns another are followed to what they call
+        inside = [cell.cell_contents for cell in getattr(kernel, "__closure__", None) or ()]
+        kernels.extend(k for k in inside if callable(k) and k not in kernels)
+        if callable(kernel) and getattr(kernel, "__module__", "").startswith("zib."):
+            name = (kernel.__module__, kernel.__qualname__)
+            assert seen.setdefault(name, kernel) is kernel, name
+    assert ("zib.contextual.links", "value_from_0") in seen

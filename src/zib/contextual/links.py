@@ -347,6 +347,9 @@ def _by_number(part: str, number: int = 0) -> Function:
     def function(link: Any, z: float) -> float:
         return mine(link, z) if link.name == number else others(link, z)
 
+    # Compiled functions of one name and signature are told apart by a number that each process
+    # counts for itself. Code that two processes have kept could then be taken for one another.
+    function.__qualname__ = function.__name__ = f"{part}_from_{number}"
     compilable: Function = register_jitable(function)
     return compilable
 
