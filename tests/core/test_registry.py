@@ -59,11 +59,14 @@ def test_what_is_not_registered_is_named() -> None:
         shapes.add(dict, Shape(None))
 
 
+PLAIN = ("init", "propensities", "randomized")  # never compiled
+
+
 def test_no_two_kernels_of_ours_have_the_same_name() -> None:
     """Or compiled code that was kept for one could be taken for the other (see `links.py`)."""
     seen: dict[tuple[str, str], Any] = {}
     entries = [entry._asdict() for registry in Registry.all for entry in registry.values()]
-    kernels = [k for entry in entries for name, k in entry.items() if name != "init"]
+    kernels = [k for entry in entries for name, k in entry.items() if name not in PLAIN]
     for kernel in kernels:
         # those made by one function that returns another are followed to what they call
         inside = [cell.cell_contents for cell in getattr(kernel, "__closure__", None) or ()]
