@@ -11,6 +11,7 @@ from scipy import optimize, special, stats
 import zib
 from zib import InvalidParameterError, theory
 from zib.core import kernel
+from zib.core.entry import interpreted
 from zib.mab import ZIIMED, ZIKLUCB, ZIAdaptive, ZIPosterior
 from zib.mab.posterior import digamma
 
@@ -71,7 +72,8 @@ def upper(options: dict, n: int, x: np.ndarray, level: float) -> float:
 def test_kl_indices_are_the_public_bound(family: str, delta: float | None) -> None:
     options = FAMILIES[family]
     rows = histories(3)
-    found = played(ZIKLUCB(delta=delta, c=2.0, **options), rows).indices()
+    with interpreted():  # compiled code gives the same bits, which the conformance suite checks
+        found = played(ZIKLUCB(delta=delta, c=2.0, **options), rows).indices()
     log_t = math.log(len(rows) + 1)
     level = log_t + 2.0 * math.log(log_t) if delta is None else -math.log(delta)
     for arm in range(4):
@@ -83,7 +85,8 @@ def test_kl_indices_are_the_public_bound(family: str, delta: float | None) -> No
 def test_imed_indices_are_divergences_plus_log(family: str) -> None:
     options = FAMILIES[family]
     rows = histories(4)
-    found = played(ZIIMED(**options), rows).indices()
+    with interpreted():
+        found = played(ZIIMED(**options), rows).indices()
     stats_of = [statistics(rows, arm) for arm in range(4)]
 
     def mean(x: np.ndarray) -> float:
