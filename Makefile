@@ -20,7 +20,8 @@ BENCH_ARGS ?=
 PYTHONS := $(or $(PYTHON),python3.15 python3.14 python3.13 python3.12 python3.11 python3 python)
 VENV := .venv
 BENCH_VENV := .venv-bench
-PIP_INSTALL := -m pip --disable-pip-version-check -q install
+# Python compiles the few modules that are imported when they are; pip would compile all of them.
+PIP_INSTALL := -m pip --disable-pip-version-check -q install --no-compile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help reproduce test test-all lint format bench docs clean
@@ -31,7 +32,7 @@ help:  ## say what the targets do
 reproduce: $(VENV)/.installed-run  ## reproduce the study (SCALE=quick|paper, OUT=results)
 	$(VENV)/bin/zib reproduce --scale "$(SCALE)" --out "$(OUT)"
 
-test: $(VENV)/.installed-dev  ## run the tests, less the slow ones (TEST_ARGS="-k ucb")
+test: $(VENV)/.installed-test  ## run the tests, less the slow ones (TEST_ARGS="-k ucb")
 	$(VENV)/bin/python -m pytest $(TEST_ARGS)
 
 test-all: test  ## run the tests, then the slow ones
@@ -79,9 +80,13 @@ $(VENV)/.installed-run: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[data]"
 	@touch $@
 
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[test]"
+	@touch $@ $(VENV)/.installed-run
+
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[dev]"
-	@touch $@ $(VENV)/.installed-run
+	@touch $@ $(VENV)/.installed-test $(VENV)/.installed-run
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[docs]"

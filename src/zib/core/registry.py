@@ -23,7 +23,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 # Kernels never own memory: without reference counting, handing a state from one kernel to the next
 # is free (with it, a simulated round costs ten times as much).
 INLINED: Any = {"_nrt": False, "forceinline": True}
-CALLED: Any = {"_nrt": False}  # for functions that take longer than a call
+CALLED: Any = {"_nrt": False, "forceinline": False}
 
 jitable: Callable[[_F], _F] = register_jitable(**INLINED)
 borrowing: Callable[[_F], _F] = register_jitable(**CALLED)
