@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests import contextual_policies, policies
+from zib.core.entry import interpreted
 
 SPECS = {**contextual_policies.SPECS, **policies.SPECS}
 
@@ -83,6 +85,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep what tests store apart from what the user stored."""
     os.environ["ZIB_STORE"] = str(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture
+def interpreting() -> Iterator[None]:
+    """Run a test without compiling: the conformance suite compares compiled code with this."""
+    with interpreted():
+        yield
 
 
 @pytest.fixture

@@ -163,6 +163,7 @@ def test_a_scheduler_is_handed_on(file, monkeypatch):
     assert "`scheduler` is for" in refused(file, "--scheduler", "x", "--backend", "serial")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(file):
     # many short blocks: one whole block is in the store long before the run could be over
     file.write_text(

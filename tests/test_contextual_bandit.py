@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from scipy import special, stats
 import zib
 from tests.contextual_policies import COMPILED, INTERPRETED, SPECS, PerArm, RidgeUCB, TwoPart
 from zib import ContextualBandit, InvalidParameterError, SavedStateError, contextual
+from zib.core.entry import interpreted
 from zib.stats.predictions import Curve, product_quantiles
 
 UCB = RidgeUCB(width=0.5)
@@ -342,16 +344,18 @@ def test_labels_given_only_at_the_decision() -> None:
 # ------------------------------------------------------------------------------------ decisions
 
 
+@pytest.mark.parametrize("how", [interpreted, pytest.param(nullcontext, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SPECS)
-def test_indices_preview_the_next_decision(name, rng) -> None:
-    bandit = ContextualBandit(SPECS[name], n_features=D, seed=2)
-    for t in range(40):
-        features = rng.normal(size=(5, D))
-        scores = bandit.indices(features)
-        best = [a for a, s in scores.items() if s == max(scores.values())]
-        arm = bandit.select(features)
-        assert arm in best
-        bandit.update(arm, 0.0 if t % 3 else 1.5, features)
+def test_indices_preview_the_next_decision(name, how, rng) -> None:
+    with how():
+        bandit = ContextualBandit(SPECS[name], n_features=D, seed=2)
+        for t in range(40):
+            features = rng.normal(size=(5, D))
+            scores = bandit.indices(features)
+            best = [a for a, s in scores.items() if s == max(scores.values())]
+            arm = bandit.select(features)
+            assert arm in best
+            bandit.update(arm, 0.0 if t % 3 else 1.5, features)
 
 
 def test_select_learns_nothing_and_update_draws_nothing() -> None:

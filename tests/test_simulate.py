@@ -220,7 +220,8 @@ def test_lists_are_labelled_and_unknown_specs_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "backend", ["serial", "threads", pytest.param("processes", marks=pytest.mark.slow)]
+    "backend",
+    ["serial", *(pytest.param(name, marks=pytest.mark.slow) for name in ("threads", "processes"))],
 )
 def test_interrupted_run_keeps_what_is_finished(backend, tmp_path) -> None:
     code = f"""

@@ -201,6 +201,7 @@ def margin(fixed, learned):
     return difference.mean() / (difference.std(ddof=1) / math.sqrt(difference.size))
 
 
+@pytest.mark.slow
 def test_it_helps_where_the_units_of_features_are_unfortunate(seed) -> None:
     """Features of size 0.1 need coefficients of size 5, which the fixed prior takes for unlikely.
 
@@ -216,6 +217,7 @@ def test_it_helps_where_the_units_of_features_are_unfortunate(seed) -> None:
     assert margin(fixed, learned) > 4.0
 
 
+@pytest.mark.slow
 def test_it_helps_where_many_features_matter_little(seed) -> None:
     """Fifty arms with a coefficient each, most of them alike: the fixed prior explores too long.
 

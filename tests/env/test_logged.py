@@ -8,6 +8,7 @@ import pytest
 
 import zib
 from zib import InvalidParameterError
+from zib.core.entry import interpreted
 from zib.env import BootstrapContextual, BootstrapMAB, Empirical, from_dict
 from zib.logs import LoggedData, LogScan
 from zib.testing import check_environment
@@ -201,5 +202,8 @@ def test_contextual_bad_input(log: LoggedData) -> None:
 def test_a_contextual_policy_learns_on_a_log(log: LoggedData) -> None:
     env = BootstrapContextual(log, cells=["cell"], features="context")
     policies = {"joint": zib.contextual.Disjoint(spec=zib.contextual.JointUCB(), n_arms=3)}
-    result = zib.simulate(policies, env, horizon=200, replications=1, progress=False)
+    with interpreted():
+        result = zib.simulate(
+            policies, env, horizon=60, replications=1, progress=False, backend="serial"
+        )
     assert np.isfinite(result.regret).all()

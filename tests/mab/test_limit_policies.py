@@ -291,6 +291,7 @@ def test_priors_stay_modest_when_all_arms_are_alike() -> None:
     assert bandit.state.own.variance[0] >= 1.0 / 20.0 - 1e-12
 
 
+@pytest.mark.usefixtures("interpreting")
 @pytest.mark.parametrize("policy", [ZIKLUCB, ZIIMED, ZIPosterior])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_degenerate_data(policy: type, family: str) -> None:

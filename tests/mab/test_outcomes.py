@@ -245,6 +245,7 @@ def test_which_outcome_a_reward_is() -> None:
     assert mab.OutcomesKLUCB(edges=(0,), sigma=[1, 1]) == mab.OutcomesKLUCB(edges=(0.0,), sigma=1)
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_arms_come_and_go() -> None:
     bandit = zib.Bandit(mab.OutcomesKLUCB(edges=(0.0, 5.0)), arms=["a", "b"], seed=1)
     bandit.update_many(["a", "b", "a", "b", "a"], [1.0, 7.0, 1.5, 6.0, -3.0])
@@ -260,6 +261,7 @@ def test_arms_come_and_go() -> None:
         bandit.merge(bandit)
 
 
+@pytest.mark.usefixtures("interpreting")
 @pytest.mark.parametrize("kind", [mab.OutcomesKLUCB, mab.OutcomesPosterior])
 @pytest.mark.parametrize("reward", [2.0, 1.0 + 1e-9, -0.5, 1e3, math.nan, math.inf])
 def test_only_listed_rewards_are_learned(kind, reward: float) -> None:

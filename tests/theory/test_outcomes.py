@@ -98,6 +98,7 @@ def _case(rng):
     return counts, means, sigma, float(10 ** rng.uniform(-1, 1.4))
 
 
+@pytest.mark.slow
 def test_against_slsqp(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for i in range(25):

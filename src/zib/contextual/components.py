@@ -35,8 +35,7 @@ from zib.contextual.models import (
 )
 from zib.contextual.policy import KEPT
 from zib.core import validate as check
-from zib.core.cache import numba_config
-from zib.core.entry import Entry, LoosePin, _make_pin
+from zib.core.entry import Entry, pinned
 from zib.core.registry import borrowing
 from zib.core.spec import Declared, converted, optional, positive, word
 from zib.stats.design import draw_normal, linear_forms, quadratic_forms
@@ -261,9 +260,7 @@ class GLMModel(Learner, positional=1):
                 f"`x` must have {self._state.coef.size} features, as before; got {dim}"
             )
         if self._pin is None:
-            parts = (self._estimator, self._state, 0, self._settings)
-            make = LoosePin if numba_config.DISABLE_JIT else _make_pin.for_spec(self._estimator)
-            self._pin = make(*parts)
+            self._pin = pinned(self._estimator, self._state, 0, self._settings)
 
     def observe(self, x: Any, y: float) -> None:
         """Learn one observation."""

@@ -15,10 +15,8 @@ from numba.extending import overload
 from zib.contextual import policy
 from zib.contextual.links import inverse, value
 from zib.contextual.policy import choose
-from zib.core import entry as _entry
-from zib.core.cache import numba_config
-from zib.core.entry import Entry, LoosePin
-from zib.core.kernel import CALLED, borrowing, is_interpreted
+from zib.core.entry import Entry, LoosePin, pinned
+from zib.core.kernel import CALLED, borrowing
 
 LARGEST_FEATURE = 1e50  # squares and their sums stay finite
 
@@ -52,13 +50,8 @@ def buffers(n_actions: int, n_magnitude: int, n_occurrence: int) -> Buffers:
 
 
 def pin(spec: Any, state: Any, rng: np.random.Generator, space: Buffers) -> Any:
-    """Return the decision maker of (spec, state, rng) for compiled code.
-
-    It refers to the same arrays and the same random stream; the caller keeps those alive.
-    """
-    if numba_config.DISABLE_JIT or is_interpreted(spec):
-        return loose_pin(spec, state, rng, space)
-    return _entry._make_pin.for_spec(spec)(spec, state, rng, space)
+    """Return the decision maker of (spec, state, rng) for compiled code."""
+    return pinned(spec, state, rng, space)
 
 
 def loose_pin(spec: Any, state: Any, rng: np.random.Generator, space: Buffers) -> LoosePin:

@@ -60,6 +60,11 @@ structref.define_boxing(_PinType, Pin)
 structref.define_constructor(Pin, _PinType, ["spec", "state", "rng", "out"])
 
 
+def is_compiled(spec: Any) -> bool:
+    """Whether what is pinned now for this spec runs compiled."""
+    return not (numba_config.DISABLE_JIT or _INTERPRETING.get() or kernel.is_interpreted(spec))
+
+
 class Entry:
     """A function compiled in two ways: kept on disk for our specs, in memory for foreign ones."""
 
@@ -70,7 +75,7 @@ class Entry:
 
     def for_spec(self, spec: Any) -> Any:
         """Return the function to call for this spec, compiled unless the spec forbids it."""
-        if _INTERPRETING.get() or kernel.is_interpreted(spec):
+        if not is_compiled(spec):
             return self.interpreted
         return self.cached if kernel.is_native(spec) else self.fresh
 
@@ -82,15 +87,17 @@ def _make(spec, state, rng, out):  # type: ignore[no-untyped-def]
 _make_pin = Entry(_make)
 
 
-def pin(spec: Any, state: Any, rng: np.random.Generator) -> Any:
-    """Return the decision maker of (spec, state, rng) for compiled code.
+def pinned(spec: Any, state: Any, rng: Any, out: Any) -> Any:
+    """Return a pin for compiled code, or a loose one where it is interpreted.
 
     It refers to the same arrays and the same random stream; the caller keeps those alive.
     """
-    out = np.zeros(state.pulls.size)
-    if numba_config.DISABLE_JIT or _INTERPRETING.get():
-        return LoosePin(spec, state, rng, out)
-    return _make_pin.for_spec(spec)(spec, state, rng, out)
+    return (_make_pin.for_spec(spec) if is_compiled(spec) else LoosePin)(spec, state, rng, out)
+
+
+def pin(spec: Any, state: Any, rng: np.random.Generator) -> Any:
+    """Return the decision maker of (spec, state, rng) for compiled code."""
+    return pinned(spec, state, rng, np.zeros(state.pulls.size))
 
 
 def loose_pin(spec: Any, state: Any, rng: np.random.Generator) -> LoosePin:

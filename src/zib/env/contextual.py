@@ -245,9 +245,18 @@ class Noisy:
 
 
 class EveryArm(Noisy):
-    """An environment in which every arm is an action of every round."""
+    """An environment in which every arm is an action of every round.
+
+    Both parts of the reward have the same number of features.
+    """
 
     n_arms: Any
+    dimension: Any
+
+    @property
+    def n_features(self) -> tuple[int, int]:
+        """Number of features of the magnitude and of the occurrence."""
+        return self.dimension, self.dimension
 
     @property
     def n_actions(self) -> int:
@@ -263,14 +272,10 @@ def _fill(
     theta: Any,
     centres: Any,
     rng: Any,
-    arms: Any,
-    z: Any,
-    w: Any,
-    reward: Any,
-    mean: Any,
-    count: Any,
+    block: Any,
 ) -> None:
     """Draw rounds in which every arm is an action: features, then the uniform, then the noise."""
+    arms, z, w, reward, mean, count = block
     noise, transform = codes
     sigma, jitter = scales
     d, n_arms = centres.shape
@@ -366,9 +371,9 @@ class ContextualGLM(EveryArm, Instance, ContextualEnvironment, positional=3):
         return len(self.centres)
 
     @property
-    def n_features(self) -> tuple[int, int]:
-        """Number of features of the magnitude and of the occurrence."""
-        return self.beta.size, self.beta.size
+    def dimension(self) -> int:
+        """Number of features of each part."""
+        return int(self.beta.size)
 
     @cached_property
     def _parts(self) -> tuple[Any, ...]:
@@ -379,7 +384,7 @@ class ContextualGLM(EveryArm, Instance, ContextualEnvironment, positional=3):
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
         link, codes, beta, theta, columns = self._parts
-        _fill_all(link, codes, (self.sigma, self.jitter), beta, theta, columns, rng, *block)
+        _fill_all(link, codes, (self.sigma, self.jitter), beta, theta, columns, rng, block)
 
 
 def _sparse_units(rng: np.random.Generator, rows: int, d: int, s: int) -> Array:
@@ -436,11 +441,6 @@ class RandomContextual(EveryArm, ContextualEnvironment, positional=8):
         check.integer("sparsity", self.sparsity, 1, self.dimension)
         if self.jitter is None:
             self._set(jitter=usual_jitter(self.n_arms))
-
-    @property
-    def n_features(self) -> tuple[int, int]:
-        """Number of features of the magnitude and of the occurrence."""
-        return self.dimension, self.dimension
 
     def instance(self, rng: np.random.Generator) -> ContextualGLM:
         """Draw β, then θ and the centres, and return the environment they make."""

@@ -32,14 +32,10 @@ def _fill_disjoint(
     beta: Any,
     theta: Any,
     rng: Any,
-    arms: Any,
-    z: Any,
-    w: Any,
-    reward: Any,
-    mean: Any,
-    count: Any,
+    block: Any,
 ) -> None:
     """Draw rounds with one context: its features, then the uniform, then the noise."""
+    arms, z, w, reward, mean, count = block
     noise, intercept = codes
     d, n_arms = beta.shape
     for t in range(count.size):
@@ -106,9 +102,9 @@ class DisjointGLM(EveryArm, Instance, ContextualEnvironment, positional=2):
         return len(self.beta)
 
     @property
-    def n_features(self) -> tuple[int, int]:
-        """Number of features of the magnitude and of the occurrence."""
-        return self.beta.shape[1], self.beta.shape[1]
+    def dimension(self) -> int:
+        """Number of features of each part."""
+        return int(self.beta.shape[1])
 
     @cached_property
     def _parts(self) -> tuple[Any, ...]:
@@ -118,7 +114,7 @@ class DisjointGLM(EveryArm, Instance, ContextualEnvironment, positional=2):
         return LINKS[self.link], codes, self.sigma, beta, theta
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
-        _fill_shared(*self._parts, rng, *block)
+        _fill_shared(*self._parts, rng, block)
 
 
 class DisjointContextual(EveryArm, ContextualEnvironment, positional=8):
@@ -159,11 +155,6 @@ class DisjointContextual(EveryArm, ContextualEnvironment, positional=8):
     link: LinkName = word(LINK_NAMES, default="probit")
     noise: Noise = word(NOISES, default="gaussian")
     sigma: float = positive(default=1.0)
-
-    @property
-    def n_features(self) -> tuple[int, int]:
-        """Number of features of the magnitude and of the occurrence."""
-        return self.dimension, self.dimension
 
     def instance(self, rng: np.random.Generator) -> DisjointGLM:
         """Draw magnitudes, probabilities and the two sets of directions, in this order."""

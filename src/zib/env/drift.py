@@ -365,14 +365,10 @@ def _fill_drifting(
     theta: Any,
     centres: Any,
     rng: Any,
-    arms: Any,
-    z: Any,
-    w: Any,
-    reward: Any,
-    mean: Any,
-    count: Any,
+    block: Any,
 ) -> None:
     """Draw rounds: how many actions, which, features, the uniform, the noise, the drift."""
+    arms, z, w, reward, mean, count = block
     noise, transform = codes
     sigma, jitter, drift = scales
     low, high = sizes
@@ -429,7 +425,7 @@ class DriftingRun(Noisy, Instance):
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
         link, codes, beta, theta, _ = self._base._parts
-        _fill_some(link, codes, self._scales, self._sizes, beta, theta, self._centres, rng, *block)
+        _fill_some(link, codes, self._scales, self._sizes, beta, theta, self._centres, rng, block)
 
 
 class DriftingActions(Noisy, ContextualEnvironment, positional=4):

@@ -69,14 +69,10 @@ def _fill(
     offered: Any,
     means: Any,
     rng: Any,
-    arms: Any,
-    z: Any,
-    w: Any,
-    reward: Any,
-    mean: Any,
-    count: Any,
+    block: Any,
 ) -> None:
     """Draw rounds: the customer, the level of the price in its class, the uniform, the noise."""
+    arms, z, w, reward, mean, count = block
     n_contexts, m = contexts.shape
     n_classes, knots = prices.shape
     for t in range(count.size):
@@ -208,9 +204,9 @@ class LoanPricing(EveryArm, Instance, ContextualEnvironment, positional=2):
         return len(self.prices)
 
     @property
-    def n_features(self) -> tuple[int, int]:
-        """Number of features of the profit and of the acceptance."""
-        return self.beta.size, self.beta.size
+    def dimension(self) -> int:
+        """Number of features of the profit, and of the acceptance."""
+        return int(self.beta.size)
 
     @cached_property
     def _mean_price(self) -> Array:
@@ -339,7 +335,7 @@ class LoanPricing(EveryArm, Instance, ContextualEnvironment, positional=2):
         return LINKS[self.link], code, self.sigma, *own, offered, np.array(self._moments[1])
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
-        _fill_market(*self._parts, rng, *block)
+        _fill_market(*self._parts, rng, block)
 
     def __repr__(self) -> str:
         digest = hashlib.sha256()
