@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,13 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
 def interpreting() -> Iterator[None]:
     """Run a test without compiling: the conformance suite compares compiled code with this."""
     with interpreted():
+        yield
+
+
+@pytest.fixture(params=["interpreted", pytest.param("compiled", marks=pytest.mark.slow)])
+def _both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a test interpreted and, with the slow ones, compiled."""
+    with interpreted() if request.param == "interpreted" else nullcontext():
         yield
 
 

@@ -4,7 +4,6 @@ import copy
 import json
 import math
 import pickle
-from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,9 @@ from scipy import special, stats
 import zib
 from tests.contextual_policies import COMPILED, INTERPRETED, SPECS, PerArm, RidgeUCB, TwoPart
 from zib import ContextualBandit, InvalidParameterError, SavedStateError, contextual
-from zib.core.entry import interpreted
 from zib.stats.predictions import Curve, product_quantiles
+
+pytestmark = pytest.mark.usefixtures("_both_ways")
 
 UCB = RidgeUCB(width=0.5)
 TS = TwoPart()
@@ -344,18 +344,16 @@ def test_labels_given_only_at_the_decision() -> None:
 # ------------------------------------------------------------------------------------ decisions
 
 
-@pytest.mark.parametrize("how", [interpreted, pytest.param(nullcontext, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SPECS)
-def test_indices_preview_the_next_decision(name, how, rng) -> None:
-    with how():
-        bandit = ContextualBandit(SPECS[name], n_features=D, seed=2)
-        for t in range(40):
-            features = rng.normal(size=(5, D))
-            scores = bandit.indices(features)
-            best = [a for a, s in scores.items() if s == max(scores.values())]
-            arm = bandit.select(features)
-            assert arm in best
-            bandit.update(arm, 0.0 if t % 3 else 1.5, features)
+def test_indices_preview_the_next_decision(name, rng) -> None:
+    bandit = ContextualBandit(SPECS[name], n_features=D, seed=2)
+    for t in range(40):
+        features = rng.normal(size=(5, D))
+        scores = bandit.indices(features)
+        best = [a for a, s in scores.items() if s == max(scores.values())]
+        arm = bandit.select(features)
+        assert arm in best
+        bandit.update(arm, 0.0 if t % 3 else 1.5, features)
 
 
 def test_select_learns_nothing_and_update_draws_nothing() -> None:
@@ -557,6 +555,7 @@ def test_product_quantiles_at_the_edges() -> None:
     assert np.isfinite(_quantiles(-50.0, 1.0, 2.0, 1.0, 0.0)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["logit", "probit"])
 def test_predicted_intervals_cover(rng, link) -> None:
     trials, n, level = 300, 300, 0.9

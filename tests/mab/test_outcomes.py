@@ -14,6 +14,9 @@ from zib import mab
 from zib.core import kernel
 from zib.env import OutcomesMAB
 
+# the conformance suite compares compiled code with this
+pytestmark = pytest.mark.usefixtures("interpreting")
+
 SHOP = OutcomesMAB(
     values=[1.0, 20.0, -15.0],
     probs=[[0.10, 0.02, 0.005], [0.05, 0.03, 0.01], [0.15, 0.01, 0.0]],
@@ -245,7 +248,6 @@ def test_which_outcome_a_reward_is() -> None:
     assert mab.OutcomesKLUCB(edges=(0,), sigma=[1, 1]) == mab.OutcomesKLUCB(edges=(0.0,), sigma=1)
 
 
-@pytest.mark.usefixtures("interpreting")
 def test_arms_come_and_go() -> None:
     bandit = zib.Bandit(mab.OutcomesKLUCB(edges=(0.0, 5.0)), arms=["a", "b"], seed=1)
     bandit.update_many(["a", "b", "a", "b", "a"], [1.0, 7.0, 1.5, 6.0, -3.0])
@@ -261,7 +263,6 @@ def test_arms_come_and_go() -> None:
         bandit.merge(bandit)
 
 
-@pytest.mark.usefixtures("interpreting")
 @pytest.mark.parametrize("kind", [mab.OutcomesKLUCB, mab.OutcomesPosterior])
 @pytest.mark.parametrize("reward", [2.0, 1.0 + 1e-9, -0.5, 1e3, math.nan, math.inf])
 def test_only_listed_rewards_are_learned(kind, reward: float) -> None:
