@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from zib import mab
 
 T = 500
@@ -23,6 +25,7 @@ SPECS = {
     "zi-kl": mab.ZIKLUCB(sigma=1.0),
     "zi-kl unknown": mab.ZIKLUCB(c=3.0),
     "zi-kl fixed": mab.ZIKLUCB(sigma=2.0, delta=1e-3, unseen=2.0),
+    "zi-kl proven": mab.ZIKLUCB(sigma=1.0, c=3.0, unseen=math.inf),
     "zi-kl exponential": mab.ZIKLUCB(family="exponential"),
     "zi-kl gamma": mab.ZIKLUCB(family="gamma", shape=2.0),
     "zi-kl lognormal": mab.ZIKLUCB(family="lognormal"),

@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
+from tests.theory import oracles
 
 import zib
-from zib import InvalidParameterError, theory
+from zib import InvalidParameterError, mab, theory
 from zib.core import kernel
 from zib.core.entry import interpreted
+from zib.experiments import limit
 from zib.mab import ZIIMED, ZIKLUCB, ZIAdaptive, ZIPosterior
 from zib.mab.posterior import digamma
 
@@ -199,6 +201,73 @@ def test_lazy_scores_choose_the_exact_maximiser(spec: object) -> None:
         arm = int(np.argmax(lazy))
         kernel.update(spec, state, arm, float(env.sample(arm, rng, 1)[0]))
     assert saved > 1000  # the shortcut is taken
+
+
+# ----------------------------------------------------------------------------- the proven policy
+
+
+def proven_index(rewards: list[float], t: int, sigma: float) -> float:
+    """As the page on optimality writes it, maximised on a grid."""
+    paid = [r for r in rewards if r != 0.0]
+    if not paid:
+        return math.inf
+    level = math.log(t) + 3.0 * math.log(max(math.log(t), 1.0))
+    mean = sum(paid) / len(paid)
+    return oracles.joint_upper(
+        len(rewards),
+        len(paid),
+        level,
+        lambda budget: mean + sigma * np.sqrt(2.0 * budget / len(paid)),
+    )
+
+
+def test_the_proven_policy_decides_as_it_is_written() -> None:
+    spec = ZIKLUCB(sigma=0.8, c=3.0, unseen=math.inf)
+    env = zib.env.GaussianMAB(means=[1.0, 3.0, -0.5], probs=[0.5, 0.1, 0.3], sigma=0.8)
+    state, rng = kernel.init(spec, 3), np.random.default_rng(4)
+    out = np.zeros(3)
+    histories: list[list[float]] = [[], [], []]
+    waited = 0
+    for t in range(1, 151):
+        kernel.scores(spec, state, rng, out)
+        wanted = np.array([proven_index(rewards, t, 0.8) for rewards in histories])
+        assert np.array_equal(out == out.max(), wanted == wanted.max()), t
+        waited += sum(bool(h) and not any(h) for h in histories)
+        arm = int(np.argmax(out))
+        reward = float(env.sample(arm, rng, 1)[0])
+        kernel.update(spec, state, arm, reward)
+        histories[arm].append(reward)
+    assert waited > 3  # an arm that has not paid was met
+
+
+def test_the_proven_policy_stands_beside_the_default_in_the_experiment() -> None:
+    gaussian = limit.instances()[0]
+    found = limit.policies(gaussian)
+    assert found[limit.PROVEN] == ZIKLUCB(sigma=1.0, c=3.0, unseen=math.inf)
+    assert found["ZI-KL-UCB"] == ZIKLUCB(sigma=1.0)
+
+
+@pytest.mark.parametrize("kind", [mab.ZIUCB, mab.ZIHeavyUCB, ZIKLUCB, ZIIMED])
+def test_an_arm_may_be_played_until_it_pays(kind: type) -> None:
+    options = {
+        mab.ZIUCB: {"horizon": 100, "sigma": 1.0},
+        mab.ZIHeavyUCB: {"epsilon": 1.0, "moment": 9.0},
+    }.get(kind, {"sigma": 1.0})
+    spec = kind(**options, unseen=math.inf)
+    with interpreted():
+        bandit = zib.Bandit(spec, n_arms=2, seed=0)
+        bandit.update_many([0, 1] * 20 + [0], [3.0, 0.0] * 20 + [3.0])
+        again = zib.Bandit.loads(bandit.dumps())
+        assert again.spec == spec
+        assert again.spec.unseen == math.inf
+        # 20 zeros: with the magnitude of the other arm it would no longer be worth a pull
+        assert bandit.select() == 1
+        default = zib.Bandit(kind(**options), n_arms=2, seed=0)
+        default.update_many([0, 1] * 20 + [0], [3.0, 0.0] * 20 + [3.0])
+        assert default.select() == 0
+    for wrong in (-math.inf, math.nan, "inf"):
+        with pytest.raises(InvalidParameterError, match="`unseen` must be"):
+            kind(**options, unseen=wrong)
 
 
 def test_posterior_draws_have_the_posterior_law() -> None:

@@ -10,8 +10,19 @@ from typing import Any
 import numpy as np
 
 from zib.core.kernel import jitable
-from zib.core.spec import Spec, argument, combined, optional, positive, real, whole
+from zib.core.spec import (
+    Field,
+    Spec,
+    argument,
+    combined,
+    number_or,
+    optional,
+    positive,
+    real,
+    whole,
+)
 from zib.core.validate import InvalidParameterError
+from zib.core.validate import real as checked_real
 from zib.theory.means import given_count_radius_scalar as given_count_radius
 from zib.theory.means import subexponential_radius_scalar as subexponential_radius
 from zib.theory.products import signed_product
@@ -121,7 +132,20 @@ def mean_radius(tail: Any, radius: int, nonzero: float, log_horizon: float) -> f
 # (`unseen="pooled"`, NaN for kernels) such an arm borrows the most optimistic magnitude of the arms
 # that have paid; while no arm has paid, all of them are equally promising. A number fixes the
 # magnitude instead (Algorithm 1 as printed uses 1, which starves arms that pay more than that).
-# Waiting for a first success of every arm would cost about 1/p pulls each.
+# `unseen=inf` plays an arm until it has paid, about 1/p pulls each: the rule which the proof
+# of optimality covers without a condition.
+
+
+def _magnitude(name: str, value: Any) -> float:
+    if isinstance(value, (float, np.floating)) and value == math.inf:
+        return math.inf
+    return checked_real(name, value)
+
+
+def unseen_magnitude() -> Any:
+    """Declare the magnitude of an arm that never paid: ``"pooled"``, a number, or inf."""
+    inner = Field(_magnitude, lambda value: value, "finite number or inf")
+    return number_or("pooled", inner, default="pooled")
 
 
 @jitable

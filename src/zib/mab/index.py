@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from zib.core.kernel import jitable, register
-from zib.core.spec import Spec, choice, number_or, positive, real
+from zib.core.spec import Spec, choice, positive, real
 from zib.core.state import Floats, Part, per_arm
 from zib.core.validate import InvalidParameterError
 from zib.mab.assumptions import (
@@ -22,6 +22,7 @@ from zib.mab.assumptions import (
     LightTailed,
     complete_unseen,
     mean_radius,
+    unseen_magnitude,
 )
 from zib.stats.arms import observe
 from zib.theory.bernoulli import hoeffding_radius_scalar as hoeffding_radius
@@ -56,7 +57,8 @@ class ZIUCB(LightTailed):
         ``"kl"`` (default): Chernoff bound sup{q : n·kl(p̂, q) ≤ log(2/δ)}. ``"hoeffding"``: the
         printed p̂ + √(log(2/δ)/(2n)), capped at 1.
     unseen
-        Magnitude assumed for an arm that never paid: ``"pooled"`` or a number (printed: 1).
+        Magnitude assumed for an arm that never paid: ``"pooled"`` takes the largest U^mu among arms
+        that have paid; a number (printed: 1); or ``inf``, which plays the arm until it pays.
 
     Notes
     -----
@@ -74,7 +76,7 @@ class ZIUCB(LightTailed):
 
     radius: str = choice(RADII, default="given_count")
     occurrence: str = choice(("hoeffding", "kl"), default="kl")
-    unseen: str | float = number_or("pooled", default="pooled")
+    unseen: str | float = unseen_magnitude()
     label = "ZI-UCB"
     looks = {"ZI-UCB": "#009E73 o heavy", "ZI-UCB printed": "#117733 o dashed heavy"}
 
@@ -185,7 +187,7 @@ class ZIHeavyUCB(Spec):
     moment: float = positive()
     trim: str = choice(("growing", "printed"), default="growing")
     radius: str = choice(("given_count", "printed"), default="given_count")
-    unseen: str | float = number_or("pooled", default="pooled")
+    unseen: str | float = unseen_magnitude()
     label = "ZI-UCB heavy"
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from zib.core.kernel import jitable, register
 from zib.core.registry import INLINED, Registry
-from zib.core.spec import number_or, optional, real
+from zib.core.spec import optional, real
 from zib.core.state import Floats, Part, arm_number, per_arm
-from zib.mab.assumptions import complete_unseen
+from zib.mab.assumptions import complete_unseen, unseen_magnitude
 from zib.mab.families import (
     LOGNORMAL,
     BoundedFamilySpec,
@@ -107,10 +107,11 @@ class ZIKLUCB(BoundedFamilySpec):
         None: the level is log t + c·log log t at round t. A number in (0, 1): the level is
         log(1/delta) in all rounds, such as ``delta=1/T`` for a fixed horizon T.
     c
-        The constant of the second term (≥ 0). Proofs of optimality ask for 3; 0 plays better.
+        The constant of the second term (≥ 0). The proof of optimality asks for more than 2; 0 plays
+        better.
     unseen
         Magnitude of an arm that never paid: ``"pooled"`` takes the largest upper bound among arms
-        that have paid; or a number.
+        that have paid; a number; or ``inf``, which plays the arm until it pays.
 
     Notes
     -----
@@ -124,17 +125,26 @@ class ZIKLUCB(BoundedFamilySpec):
     is not below the largest index found. The arm played is the exact maximiser. An arm that is
     played again and again gets a bound only when another arm takes its place.
 
+    ``ZIKLUCB(sigma=σ, c=3, unseen=inf)`` is proven to be asymptotically optimal for Gaussian
+    non-zero rewards on every bandit with probabilities in (0, 1); the default is proven with c > 2
+    where the best arm also pays most often (see the page "Optimality").
+
     Examples
     --------
     >>> ZIKLUCB(sigma=1.0).label
     'ZI-KL-UCB'
+    >>> ZIKLUCB(sigma=1.0, c=3.0, unseen=float("inf")).unseen
+    inf
     """
 
     delta: float | None = optional(real(low=0.0, high=1.0, closed="neither"), default=None)
     c: float = real(low=0, default=0.0)
-    unseen: str | float = number_or("pooled", default="pooled")
+    unseen: str | float = unseen_magnitude()
     label = "ZI-KL-UCB"
-    looks = {"ZI-KL-UCB": "#44AA99 h dashdot heavy"}
+    looks = {
+        "ZI-KL-UCB": "#44AA99 h dashdot heavy",
+        "ZI-KL-UCB proven": "#44AA99 H dotted heavy",
+    }
 
 
 class KeptUpper(Part):
@@ -292,7 +302,8 @@ class ZIIMED(BoundedFamilySpec):
         As in `ZIKLUCB`.
     unseen
         Magnitude of an arm that never paid: ``"pooled"`` takes the largest estimate among arms that
-        have paid; or a number.
+        have paid; a number; or ``inf``, with which the arm costs nothing and is played about as
+        often as the best one until it pays.
 
     Notes
     -----
@@ -304,7 +315,7 @@ class ZIIMED(BoundedFamilySpec):
     Scores are the negatives of the indices.
     """
 
-    unseen: str | float = number_or("pooled", default="pooled")
+    unseen: str | float = unseen_magnitude()
     label = "ZI-IMED"
     looks = {"ZI-IMED": "#AA4499 ^ dashdot heavy"}
 
