@@ -20,7 +20,7 @@ from benchmarks import scene
 from benchmarks._measure import Part, Row
 from zib.sim import Plan, Store
 from zib.sim import run as running
-from zib.sim.loop import Run, loop_of
+from zib.sim.loop import Run, play
 from zib.sim.summary import CollectSummary
 
 ENV = zib.env.GaussianMAB(means=scene.MEANS, probs=scene.PROBS, sigma=scene.SIGMA)
@@ -52,9 +52,8 @@ def _plan(spec: Any, replications: int) -> Plan:
 
 
 def _bare(plan: Plan) -> list[Run]:
-    loop = loop_of(plan.environment)
     return [
-        loop(plan.specs[0], plan.environment, plan.checkpoints, plan.seed, replication)
+        play(plan.specs[0], plan.environment, plan.checkpoints, plan.seed, replication)
         for replication in range(plan.replications)
     ]
 
@@ -71,7 +70,7 @@ def _books(plan: Plan, runs: list[Run]) -> None:
         tempfile.TemporaryDirectory() as folder,
         Path(os.devnull).open("w") as nowhere,
         contextlib.redirect_stderr(nowhere),
-        mock.patch.object(running, "loop_of", return_value=known),
+        mock.patch.object(running, "play", known),
         mock.patch("zib.sim.simulate.warm_up"),
         mock.patch.dict(os.environ, FORCE_COLOR="1"),  # draws the bar although nobody looks
     ):

@@ -106,7 +106,7 @@ if sys.argv[1].startswith("contextual"):
     env.instance(np.random.default_rng(0)).block(np.random.default_rng(1), 4)
     entry = loop.advance_contextual
 with event.install_recorder("numba:compile") as recorder:
-    loop.loop_of(env)(spec, env, np.array([2]), 0, 0)
+    loop.play(spec, env, np.array([2]), 0, 0)
 (signature,) = entry.cached.signatures
 known = sources.made_of(cache.made_from(entry.interpreted, signature))
 compiled = {e.data["dispatcher"].py_func.__module__ for _, e in recorder.buffer}

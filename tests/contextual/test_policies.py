@@ -15,7 +15,7 @@ from tests.contextual import naive
 from tests.contextual.helpers import Pupil, path
 from zib.contextual import ZITS, ZIUCB, Integrated, JointUCB, LaplaceTS, Naive
 from zib.env import ContextualGLM, RandomContextual
-from zib.sim.loop import play_contextual
+from zib.sim.loop import play
 
 T, M = 400, 256  # memory as small as allowed, so that histories outgrow it
 STOPS = np.array([1, 49, 50, 51, 64, 65, 200, T])
@@ -51,8 +51,8 @@ def pupil_of(spec, d=3, q=2):
 @pytest.mark.parametrize("spec", SPECS, ids=repr)
 def test_compiled_runs_are_interpreted_runs(spec) -> None:
     environment = maker("log" if spec == SPECS[3] else "probit")
-    fast = play_contextual(spec, environment, STOPS, 5, 0)
-    slow = play_contextual(spec, environment, STOPS, 5, 0, compiled=False)
+    fast = play(spec, environment, STOPS, 5, 0)
+    slow = play(spec, environment, STOPS, 5, 0, compiled=False)
     assert np.array_equal(fast.regret, slow.regret)
     assert np.array_equal(fast.reward, slow.reward)
     assert np.array_equal(fast.pulls, slow.pulls)
@@ -226,7 +226,7 @@ def test_the_noise_is_estimated(rng) -> None:
 def regret(spec, environment, replications, horizon, seed):
     stops = np.array([horizon])
     return np.array(
-        [play_contextual(spec, environment, stops, seed, r).regret[0] for r in range(replications)]
+        [play(spec, environment, stops, seed, r).regret[0] for r in range(replications)]
     )
 
 

@@ -13,7 +13,8 @@ from zib import mab
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
 from zib.env import DriftingMAB, PathMAB, from_dict, make
-from zib.sim.loop import play_rounds
+from zib.sim import loop
+from zib.sim.loop import play
 
 PATTERNS = ("jumps", "waves", "walk")
 SPEED = {"jumps": 0.02, "waves": 0.003, "walk": 0.05}
@@ -155,7 +156,7 @@ def test_rows_hold_until_the_next_begins():
 # ----------------------------------------------------------------------------------------- playing
 
 
-def test_regret_is_against_the_best_arm_of_the_round():
+def test_regret_is_against_the_best_arm_of_the_round(monkeypatch):
     class Recorder(PathMAB):
         def round_block(self, rng, start, n):
             blocks.append(super().round_block(rng, start, n))
@@ -167,7 +168,8 @@ def test_regret_is_against_the_best_arm_of_the_round():
     blocks = []
     env = Recorder(**STEPS.parameters())
     rounds = np.arange(1, 161)
-    run = play_rounds(mab.UCB1(), env, rounds, 0, 0, compiled=False, longest_block=50)
+    monkeypatch.setattr(loop, "LONGEST_BLOCK", 50)
+    run = play(mab.UCB1(), env, rounds, 0, 0, compiled=False)
     rewards, means = (np.concatenate(parts)[:160] for parts in zip(*blocks))
     gap = np.round(np.diff(run.regret, prepend=0.0), 9)
     earned = np.round(np.diff(run.reward, prepend=0.0), 9)
@@ -180,14 +182,12 @@ def test_regret_is_against_the_best_arm_of_the_round():
 
 
 @pytest.mark.parametrize("env", [STEPS, moving("walk")], ids=["paths", "walk"])
-def test_results_depend_neither_on_blocks_nor_on_the_compiler(env):
+def test_results_depend_neither_on_blocks_nor_on_the_compiler(env, monkeypatch):
     spec, rounds = mab.UCB1(), np.array([1, 50, 51, 400])
-    runs = [
-        play_rounds(spec, env, rounds, 3, 1),
-        play_rounds(spec, env, rounds, 3, 1, compiled=False),
-        play_rounds(spec, env, rounds, 3, 1, longest_block=1),
-        play_rounds(spec, env, rounds, 3, 1, longest_block=33),
-    ]
+    runs = [play(spec, env, rounds, 3, 1), play(spec, env, rounds, 3, 1, compiled=False)]
+    for longest in (1, 33):
+        monkeypatch.setattr(loop, "LONGEST_BLOCK", longest)
+        runs.append(play(spec, env, rounds, 3, 1))
     for run in runs[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(runs[0], run, strict=True))
 
@@ -223,18 +223,18 @@ def test_an_environment_that_returns_nonsense_is_named():
             return block._replace(reward=block.reward + np.nan)
 
     with pytest.raises(InvalidParameterError, match="finite rewards and means of shape"):
-        play_rounds(mab.UCB1(), Broken(**STEPS.parameters()), np.array([5]), 0, 0, compiled=False)
+        play(mab.UCB1(), Broken(**STEPS.parameters()), np.array([5]), 0, 0, compiled=False)
 
 
 def test_true_sizes_are_not_known_here():
     spec = mab.UCB(horizon=100, sigma=1.0, size="true")
     with pytest.raises(InvalidParameterError, match="reward_sizes"):
-        play_rounds(spec, STEPS, np.array([5]), 0, 0, compiled=False)
+        play(spec, STEPS, np.array([5]), 0, 0, compiled=False)
 
 
 def test_instances_come_from_the_stream_of_the_replication():
     env = moving("jumps", mean_speed=0.0)
-    run = play_rounds(mab.EpsilonGreedy(epsilon=1.0), env, np.array([200]), 9, 4, compiled=False)
+    run = play(mab.EpsilonGreedy(epsilon=1.0), env, np.array([200]), 9, 4, compiled=False)
     probs, means = env.instance(stream(9, Role.INSTANCE, 4)).paths(0, 200)
     values = probs * means
     assert run.regret[-1] <= (values.max(axis=1) - values.min(axis=1)).sum()

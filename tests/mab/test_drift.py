@@ -11,7 +11,7 @@ from zib.core import kernel
 from zib.core.validate import InvalidParameterError
 from zib.env import GaussianMAB, PathMAB
 from zib.mab.wrappers import FORGOTTEN
-from zib.sim.loop import play, play_rounds
+from zib.sim.loop import play
 from zib.testing import check_policy
 
 K = 4
@@ -213,7 +213,7 @@ CHANGE = PathMAB(
 
 def worst_share(spec, first, last, replications=20):
     """Return how often, on average, the worse arm is played between two rounds."""
-    runs = [play_rounds(spec, CHANGE, np.array([first, last]), 1, j) for j in range(replications)]
+    runs = [play(spec, CHANGE, np.array([first, last]), 1, j) for j in range(replications)]
     return float(np.mean([run.regret[1] - run.regret[0] for run in runs])) / (0.3 * (last - first))
 
 

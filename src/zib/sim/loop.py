@@ -1,11 +1,11 @@
 """The loops that play: one policy against one environment, one replication, checkpoints only.
 
-Three kinds of environments are played by three loops. Where arms do not change (`play`), rewards
+Three kinds of environments are played by three loops. Where arms do not change (`_by_arm`), rewards
 are drawn in NumPy, in blocks per arm, from one random stream per arm. The sizes of the blocks
 depend on nothing but how often that arm was refilled, so the j-th pull of an arm pays the same to
 every policy; the loop runs until it needs a reward that is not there yet, returns, and goes on
-after the refill. Where arms change with the round (`play_rounds`) and where contexts arrive
-(`play_contextual`), the rewards of *all* arms are drawn in blocks of rounds from one stream.
+after the refill. Where arms change with the round (`_by_round`) and where contexts arrive
+(`_with_contexts`), the rewards of *all* arms are drawn in blocks of rounds from one stream.
 Nothing in a block depends on what is played, so all policies of a replication face the same rounds.
 
 The functions that do the rounds (`_play_arms`, `_play_rounds`, `_play_contexts`) are plain Python
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from zib.contextual import entry as context_entry
 from zib.contextual import policy
 from zib.core import entry, kernel
-from zib.core.cache import numba_config
 from zib.core.entry import Entry
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
@@ -52,15 +51,44 @@ class Run(NamedTuple):
     pulls: NDArray[np.int64]
 
 
-def loop_of(environment: Any) -> Callable[..., Run]:
-    """Return the loop that plays an environment of this kind.
+def tell_nobody(more: int) -> None:
+    """Take no notice of checkpoints that were reached."""
 
-    All take spec, environment, checkpoints, seed and replication. `on_checkpoint` is told now and
-    then how many more were reached; it may raise to give up.
+
+class _Replication(NamedTuple):
+    """One replication about to be played: who plays where, and from which random streams."""
+
+    spec: Any
+    instance: Any
+    checkpoints: NDArray[np.int64]
+    stream: Callable[..., np.random.Generator]  # of a role; of an arm, too, where each has its own
+    compiled: bool
+    on_checkpoint: OnCheckpoint
+
+
+def play(
+    spec: Any,
+    environment: Any,
+    checkpoints: NDArray[np.int64],
+    seed: int,
+    replication: int,
+    *,
+    compiled: bool = True,
+    on_checkpoint: OnCheckpoint = tell_nobody,
+) -> Run:
+    """Play one replication.
+
+    `on_checkpoint` is told now and then how many more were reached; it may raise to give up.
     """
+
+    def own_stream(role: Role, *arm: int) -> np.random.Generator:
+        return stream(seed, role, replication, *arm)
+
+    instance = environment.instance(own_stream(Role.INSTANCE))
+    one = _Replication(spec, instance, checkpoints, own_stream, compiled, on_checkpoint)
     if hasattr(environment, "n_features"):
-        return play_contextual
-    return play_rounds if getattr(environment, "by_round", False) else play
+        return _with_contexts(one)
+    return _by_round(one) if getattr(environment, "by_round", False) else _by_arm(one)
 
 
 # -------------------------------------------------------------------------- arms that do not change
@@ -127,23 +155,12 @@ def advance(pin, table, used, filled, gaps, clock, sums, rounds, curves, last): 
     )
 
 
-def play(
-    spec: Any,
-    environment: Any,
-    checkpoints: NDArray[np.int64],
-    seed: int,
-    replication: int,
-    *,
-    compiled: bool = True,
-    on_checkpoint: OnCheckpoint | None = None,
-) -> Run:
-    """Play one replication where arms do not change."""
-    instance = environment.instance(stream(seed, Role.INSTANCE, replication))
+def _by_arm(one: _Replication) -> Run:
+    spec, instance, checkpoints = one.spec, one.instance, one.checkpoints
     n_arms = instance.n_arms
     state = kernel.init(spec, n_arms)
     give_true_sizes(spec, state, instance)
-    rng = stream(seed, Role.POLICY, replication)
-    pin, step = _player(entry, advance, compiled, spec, state, rng)
+    pin, step = _player(one, entry, advance, state)
 
     means = np.asarray(instance.arm_means, dtype=np.float64)
     gaps = means.max() - means
@@ -167,7 +184,7 @@ def play(
         if arm >= 0:
             source = streams[arm]
             if source is None:
-                source = streams[arm] = stream(seed, Role.ENVIRONMENT, replication, arm)
+                source = streams[arm] = one.stream(Role.ENVIRONMENT, arm)
             size = int(block[arm])
             drawn = _drawn_rewards(instance, arm, source, size)
             if size > table.shape[1]:  # a short run: the rest of the block can never be used
@@ -179,8 +196,8 @@ def play(
             filled[arm] = size
             block[arm] = min(BLOCK_GROWTH * block[arm], largest)
         more, reached = int(clock[REACHED]) - reached, int(clock[REACHED])
-        if more and on_checkpoint is not None:
-            on_checkpoint(more)
+        if more:
+            one.on_checkpoint(more)
     return Run(curves[REGRET].copy(), curves[REWARD] + inflated * rounds, pulls + used)
 
 
@@ -217,29 +234,15 @@ def advance_rounds(pin, reward, gap, first, last, sums, pulls):  # type: ignore[
     )
 
 
-def play_rounds(
-    spec: Any,
-    environment: Any,
-    checkpoints: NDArray[np.int64],
-    seed: int,
-    replication: int,
-    *,
-    compiled: bool = True,
-    on_checkpoint: OnCheckpoint | None = None,
-    longest_block: int = LONGEST_BLOCK,
-) -> Run:
-    """Play one replication where arms change with the round.
-
-    Regret is against the arm that is best in that very round. The result does not depend on
-    `longest_block`.
-    """
-    instance = environment.instance(stream(seed, Role.INSTANCE, replication))
-    source = stream(seed, Role.ENVIRONMENT, replication)
-    rng = stream(seed, Role.POLICY, replication)
+def _by_round(one: _Replication) -> Run:
+    """Regret is against the arm that is best in that very round."""
+    spec, instance = one.spec, one.instance
+    source = one.stream(Role.ENVIRONMENT)
     state = kernel.init(spec, instance.n_arms)
     give_true_sizes(spec, state, instance)
-    pin, step = _player(entry, advance_rounds, compiled, spec, state, rng)
-    size = max(1, min(longest_block, ROUNDS_SIZE // instance.n_arms, int(checkpoints[-1])))
+    pin, step = _player(one, entry, advance_rounds, state)
+    # the result does not depend on it
+    size = max(1, min(LONGEST_BLOCK, ROUNDS_SIZE // instance.n_arms, int(one.checkpoints[-1])))
 
     def draw(start: int) -> tuple[Any, ...]:
         reward, mean = (
@@ -254,7 +257,7 @@ def play_rounds(
             )
         return reward, mean.max(axis=1, keepdims=True) - mean
 
-    return _play_blocks(step, pin, draw, size, checkpoints, instance.n_arms, on_checkpoint)
+    return _play_blocks(one, step, pin, draw, size)
 
 
 # ----------------------------------------------------------------------------------------- contexts
@@ -297,20 +300,9 @@ def advance_contextual(pin: Any, block: Any, first: int, last: int, sums: Any, p
     _play_contexts(pin.spec, pin.state, pin.rng, pin.out, block, first, last, sums, pulls)
 
 
-def play_contextual(
-    spec: Any,
-    environment: Any,
-    checkpoints: NDArray[np.int64],
-    seed: int,
-    replication: int,
-    *,
-    compiled: bool = True,
-    on_checkpoint: OnCheckpoint | None = None,
-) -> Run:
-    """Play one replication of a contextual bandit."""
-    instance = environment.instance(stream(seed, Role.INSTANCE, replication))
-    source = stream(seed, Role.ENVIRONMENT, replication)
-    rng = stream(seed, Role.POLICY, replication)
+def _with_contexts(one: _Replication) -> Run:
+    spec, instance = one.spec, one.instance
+    source = one.stream(Role.ENVIRONMENT)
     d, q = instance.n_features
     known = getattr(spec, "n_arms", instance.n_arms)
     if known < instance.n_arms:  # compiled code would read behind the end of an array
@@ -320,7 +312,7 @@ def play_contextual(
         )
     state = policy.init(spec, d, q)
     space = context_entry.buffers(instance.n_actions, d, q)
-    pin, step = _player(context_entry, advance_contextual, compiled, spec, state, rng, space)
+    pin, step = _player(one, context_entry, advance_contextual, state, space)
     block = None
 
     def draw(start: int) -> tuple[Any, ...]:
@@ -328,37 +320,36 @@ def play_contextual(
         block = instance.block(source, CONTEXTS, out=block)  # into the same arrays every time
         return (block,)
 
-    return _play_blocks(step, pin, draw, CONTEXTS, checkpoints, instance.n_arms, on_checkpoint)
+    return _play_blocks(one, step, pin, draw, CONTEXTS)
 
 
 # ------------------------------------------------------------------------------------------ shared
 
 
 def _player(
-    pins: Any, function: Entry, compiled: bool, spec: Any, state: Any, rng: Any, *space: Any
+    one: _Replication, pins: Any, function: Entry, state: Any, *space: Any
 ) -> tuple[Any, Callable[..., Any]]:
     """Return the decision maker and the function that plays it, compiled or interpreted."""
-    if compiled and not numba_config.DISABLE_JIT:
-        return pins.pin(spec, state, rng, *space), function.for_spec(spec)
-    return pins.loose_pin(spec, state, rng, *space), function.interpreted
+    rng = one.stream(Role.POLICY)
+    if one.compiled:
+        return pins.pin(one.spec, state, rng, *space), function.for_spec(one.spec)
+    return pins.loose_pin(one.spec, state, rng, *space), function.interpreted
 
 
 def _play_blocks(
+    one: _Replication,
     step: Callable[..., Any],
     pin: Any,
     draw: Callable[[int], tuple[Any, ...]],
     size: int,
-    checkpoints: NDArray[np.int64],
-    n_arms: int,
-    on_checkpoint: OnCheckpoint | None,
 ) -> Run:
     """Play up to every checkpoint, drawing `size` rounds at a time."""
     sums = np.zeros(2)
-    pulls = np.zeros(n_arms, dtype=np.int64)
-    curves = np.empty((2, checkpoints.size))
+    pulls = np.zeros(one.instance.n_arms, dtype=np.int64)
+    curves = np.empty((2, one.checkpoints.size))
     drawn: tuple[Any, ...] = ()
     t, used = 0, size
-    for i, stop in enumerate(checkpoints):
+    for i, stop in enumerate(one.checkpoints):
         while t < stop:
             if used == size:
                 drawn, used = draw(t), 0
@@ -367,8 +358,7 @@ def _play_blocks(
             t += last - used
             used = last
         curves[:, i] = sums
-        if on_checkpoint is not None:
-            on_checkpoint(1)
+        one.on_checkpoint(1)
     return Run(curves[REGRET].copy(), curves[REWARD].copy(), pulls)
 
 

@@ -22,7 +22,7 @@ from zib.core import validate as check
 from zib.core.kernel import lookup
 from zib.core.spec import label_of
 from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code, versions
-from zib.sim.loop import loop_of
+from zib.sim.loop import play
 
 if TYPE_CHECKING:
     from zib.sim.store import Store
@@ -146,7 +146,7 @@ class Plan:
 
     def _policy_hash(self, spec: Any, environment: str, around: frozenset[str]) -> str:
         content, own = fingerprint(spec)
-        modules = own | around | {loop_of(self.environment).__module__}
+        modules = own | around | {play.__module__}
         return hash_of(
             {
                 "format": FORMAT,

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from zib.sim.loop import Run, loop_of
+from zib.sim.loop import Run, play, tell_nobody
 from zib.sim.plan import Block, Plan
 from zib.sim.schedule import POLL, Schedule
 
@@ -46,17 +46,17 @@ class _GivenUp(Exception):
 # -------------------------------------------------------------------------------------- one worker
 
 
-def play_part(plan: Plan, part: Block, on_checkpoint: Tick | None = None) -> Run:
+def play_part(plan: Plan, part: Block, on_checkpoint: Tick = tell_nobody) -> Run:
     """Play the replications of a part, one per row; fewer if they take long or one fails.
 
     What fails again when the rest is asked for raises then: no finished replication is lost.
     """
-    loop, spec = loop_of(plan.environment), plan.specs[part.policy]
+    spec = plan.specs[part.policy]
     until = time.monotonic() + SLICE
     runs: list[Run] = []
     for replication in range(part.first, part.last):
         try:
-            run = loop(
+            run = play(
                 spec,
                 plan.environment,
                 plan.checkpoints,
@@ -76,9 +76,9 @@ def play_part(plan: Plan, part: Block, on_checkpoint: Tick | None = None) -> Run
 
 def warm_up(plan: Plan, policies: list[int]) -> None:
     """Compile what the policies need here, once, so that no two workers compile the same."""
-    loop, rounds = loop_of(plan.environment), np.array([2], dtype=np.int64)
+    rounds = np.array([2], dtype=np.int64)
     for policy in policies:
-        loop(plan.specs[policy], plan.environment, rounds, plan.seed, 0)
+        play(plan.specs[policy], plan.environment, rounds, plan.seed, 0)
 
 
 def default_workers() -> int:
