@@ -20,8 +20,12 @@ SPECS = {
     "zi-ucb exponential": mab.ZIUCB(
         horizon=T, tail=mab.SubExponential(2.0), occurrence="hoeffding"
     ),
+    "zi-ucb split": mab.ZIUCB(horizon=T, sigma=1.0, split="by_prob", occurrence="printed"),
     "zi-heavy": mab.ZIHeavyUCB(epsilon=0.5, moment=4.0),
     "zi-heavy printed": mab.ZIHeavyUCB(epsilon=1.0, moment=4.0, trim="printed", radius="printed"),
+    "zi-heavy literal": mab.ZIHeavyUCB(
+        epsilon=1.0, moment=4.0, trim="printed", radius="printed", index="printed", unseen=1.0
+    ),
     "zi-kl": mab.ZIKLUCB(sigma=1.0),
     "zi-kl unknown": mab.ZIKLUCB(c=3.0),
     "zi-kl fixed": mab.ZIKLUCB(sigma=2.0, delta=1e-3, unseen=2.0),

@@ -17,7 +17,7 @@ DETERMINISTIC = [n for n, s in SPECS.items() if not kernel.draws_randomly(s)]
 
 
 # The constants of these bounds make them explore for far longer than a test can wait.
-SLOW = ("zi-heavy", "zi-heavy printed", "zi-ucb weibull")
+SLOW = ("zi-heavy", "zi-heavy printed", "zi-heavy literal", "zi-ucb weibull")
 
 
 @pytest.mark.parametrize("name", [n for n in SPECS if n not in SLOW])

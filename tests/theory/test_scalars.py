@@ -83,6 +83,7 @@ SCALARS: dict[Callable[..., float], Draw] = {
     means.trimmed_count_radius_scalar: lambda r: (_n(r), 5.0, _size(r), _log_uniform(r, -2, 0)),
     means.trimming_factor_scalar: lambda r: (_prob(r), _log_uniform(r, -2, 0)),
     products.signed_product: lambda r: (_mean(r), _prob(r), _prob(r)),
+    products.error_share_scalar: lambda r: (_prob(r),),
     products.unseen_upper_scalar: lambda r: (_n(r), _level(r), _mean(r)),
     joint_gaussian.joint_kl_upper_gaussian: _joint,
     joint_gaussian.joint_kl_upper_gaussian_unknown: _joint,

@@ -114,16 +114,16 @@ class LightTailed(Spec):
 
 
 @jitable
-def mean_radius(tail: Any, radius: int, nonzero: float, log_horizon: float) -> float:
-    """Return U^mu − μ̂ at δ = 4/T², so that log(2/δ) = 2 log T − log 2 and log(4/δ) = 2 log T."""
+def mean_radius(tail: Any, radius: int, nonzero: float, level: float) -> float:
+    """Return U^mu − μ̂ at `level` = log(4/δ), half of δ being spent on mu."""
     if radius == LITERAL:
         # Lemma light_tail_product with n p replaced by n p̂ = B, as Algorithm 1 does
-        return subweibull_mean_radius(nonzero / 2.0, 2.0 * log_horizon, tail.theta, tail.size)
+        return subweibull_mean_radius(nonzero / 2.0, level, tail.theta, tail.size)
     if tail.kind == SUBGAUSSIAN:
-        return given_count_radius(nonzero, 2.0 * log_horizon - LOG2, tail.scale)
+        return given_count_radius(nonzero, level - LOG2, tail.scale)
     if tail.kind == SUBEXPONENTIAL:
-        return subexponential_radius(nonzero, 2.0 * log_horizon - LOG2, tail.scale)
-    return subweibull_mean_radius(nonzero, 2.0 * log_horizon, tail.theta, tail.size)
+        return subexponential_radius(nonzero, level - LOG2, tail.scale)
+    return subweibull_mean_radius(nonzero, level, tail.theta, tail.size)
 
 
 # ------------------------------------------------------------------------ arms that have never paid

@@ -1,5 +1,9 @@
 """Bounds, sizes and regret curves for zero-inflated rewards, vectorised over NumPy inputs."""
 
+from zib.theory.anticoncentration import (
+    beta_tail,
+    gaussian_beta_tail,
+)
 from zib.theory.bernoulli import (
     bernoulli_lower,
     bernoulli_upper,
@@ -35,9 +39,14 @@ from zib.theory.outcomes import (
     outcome_kl_upper,
 )
 from zib.theory.products import (
+    error_share,
     product_lower,
     product_upper,
     unseen_upper,
+)
+from zib.theory.rates import (
+    minimax_ratio,
+    thompson_regret_rate,
 )
 from zib.theory.regret import (
     heavy_tail_minimax_bound,
@@ -46,7 +55,6 @@ from zib.theory.regret import (
     light_tail_regret_bound,
     lower_bound,
     printed_lower_bound,
-    thompson_regret_rate,
 )
 from zib.theory.sizes import (
     exponential_subexponential_size,
@@ -65,6 +73,7 @@ from zib.theory.subweibull import (
 __all__ = [
     "bernoulli_lower",
     "bernoulli_upper",
+    "beta_tail",
     "contextual_optimism",
     "contextual_radius",
     "contextual_random_period",
@@ -72,7 +81,9 @@ __all__ = [
     "contextual_spread",
     "contextual_thompson_rate",
     "divergence_to",
+    "error_share",
     "exponential_subexponential_size",
+    "gaussian_beta_tail",
     "given_count_radius",
     "heavy_tail_minimax_bound",
     "heavy_tail_regret_bound",
@@ -85,6 +96,7 @@ __all__ = [
     "light_tail_minimax_bound",
     "light_tail_regret_bound",
     "lower_bound",
+    "minimax_ratio",
     "outcome_kl_upper",
     "printed_lower_bound",
     "product_lower",

@@ -86,6 +86,42 @@ def product_lower(mean_lower: ArrayLike, prob_lower: ArrayLike, prob_upper: Arra
 
 
 @borrowing
+def error_share_scalar(p: float) -> float:
+    """Return 1 / (1 + sqrt(1 - p)): the share of an error level that goes to the bound of mu."""
+    return 1.0 / (1.0 + math.sqrt(1.0 - p))
+
+
+@vectorised(error_share_scalar, prob=UNIT)
+def error_share(prob: ArrayLike) -> Any:
+    """Return the share of an error level that the bound of mu gets, the rest being for p.
+
+    Parameters
+    ----------
+    prob
+        p in [0, 1].
+
+    Returns
+    -------
+    float or ndarray
+        1/(1 + √(1 - p)): one half for rare rewards, more where the arm nearly always pays.
+
+    Notes
+    -----
+    The product of two bounds that fail with probability wδ and (1 - w)δ has, to first order, the
+    width √(2/n) [σ√p √log(1/(wδ)) + |mu| √(p(1-p)) √log(1/((1-w)δ))], which is smallest near
+    w = σ/(σ + |mu| √(1-p)). With |mu| = σ this depends on p alone and is the share returned. The
+    factor √p of both parts cancels: that rewards are rare is no reason for an unequal split. And
+    whatever w is, both logarithms are at least log(1/δ), so no split brings the sum of the two
+    roots down to the root of the sum that the joint bound has (`joint_kl_upper`).
+
+    Examples
+    --------
+    >>> error_share([0.0, 0.75, 1.0])
+    array([0.5       , 0.66666667, 1.        ])
+    """
+
+
+@borrowing
 def unseen_upper_scalar(n: float, level: float, magnitude: float) -> float:
     """Return magnitude * sup{q : -n log(1-q) <= level}: an arm that has paid only zeros."""
     if n <= 0.0:

@@ -147,7 +147,7 @@ def printed_lower_bound(
     return total
 
 
-def _split(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array, Array, Array]:
+def worse_arms(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array, Array, Array]:
     """Return r_1 and p_1 of the best arm and (r, p, gap) of the worse ones."""
     mu, p = _arms(means, probs)
     reward = mu * p
@@ -160,6 +160,24 @@ def _split(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array, Arr
     worse = gap > TIE * best
     # any optimal arm may play the part of arm 1; the one seen most often gives the best bound
     return best, float(p[~worse].max()), reward[worse], p[worse], gap[worse]
+
+
+def _tail(theta: float, size: float) -> tuple[float, float, float]:
+    """Return e·D·C, E and the power of log T of a sub-Weibull tail."""
+    theta = real("theta", theta, 0.0, closed="neither")
+    size = real("size", size, 0.0, closed="neither")
+    return math.e * subweibull_d(theta, size) * size, subweibull_e(theta), max(1.0 / theta, 1.0)
+
+
+def _moment(epsilon: float, moment: float) -> tuple[float, float]:
+    return real("epsilon", epsilon, 0.0, 1.0, "right"), real(
+        "moment", moment, 0.0, closed="neither"
+    )
+
+
+def _many(n_arms: int, prob_min: float, horizon: ArrayLike) -> tuple[int, float, Array]:
+    arms = integer("n_arms", n_arms, 1)
+    return arms, real("prob_min", prob_min, 0.0, 1.0, "right"), HORIZON("horizon", horizon)
 
 
 def light_tail_regret_bound(
@@ -207,15 +225,10 @@ def light_tail_regret_bound(
     >>> bool(curve[1] / curve[0] < 2.01)
     True
     """
-    best, p1, r, p, gap = _split(means, probs)
+    best, p1, r, p, gap = worse_arms(means, probs)
     t = HORIZON("horizon", horizon)
-    theta = real("theta", theta, 0.0, closed="neither")
-    size = real("size", size, 0.0, closed="neither")
+    dc, e_theta, power = _tail(theta, size)
     log_t = np.log(t)
-    d = subweibull_d(theta, size)
-    dc = math.e * d * size
-    e_theta = subweibull_e(theta)
-    power = max(1.0 / theta, 1.0)
     rest = (6.0 + 16.0 / t + 2.0 / t**2) * gap.sum()
     if choice("constants", constants, ("simplified", "sharp")) == 0:
         if best > 1.0:
@@ -268,16 +281,11 @@ def light_tail_minimax_bound(
     >>> bool(2.0 < ratio[1] / ratio[0] < 2.1)
     True
     """
-    others = integer("n_arms", n_arms, 1) - 1
-    p = real("prob_min", prob_min, 0.0, 1.0, "right")
-    t = HORIZON("horizon", horizon)
-    theta = real("theta", theta, 0.0, closed="neither")
-    size = real("size", size, 0.0, closed="neither")
-    log_t = np.log(t)
-    dc = math.e * subweibull_d(theta, size) * size
-    power = max(1.0 / theta, 1.0)
+    arms, p, t = _many(n_arms, prob_min, horizon)
+    dc, e_theta, power = _tail(theta, size)
+    others, log_t = arms - 1, np.log(t)
     root = 2.0 * np.sqrt(4.0 * (9.0 + 512.0 * dc**2) * others * t * log_t) / p
-    tail = 2.0 ** (6.0 + power) * dc * subweibull_e(theta) * log_t**power / p
+    tail = 2.0 ** (6.0 + power) * dc * e_theta * log_t**power / p
     return number(root + others * (8.0 * log_t / p**2 + tail + 6.0 + 16.0 / t + 2.0 / t**2))
 
 
@@ -317,10 +325,9 @@ def heavy_tail_regret_bound(
     >>> bool(curve[1] / curve[0] < 2.0)
     True
     """
-    _, p1, _, p, gap = _split(means, probs)
+    _, p1, _, p, gap = worse_arms(means, probs)
     t = HORIZON("horizon", horizon)
-    epsilon = real("epsilon", epsilon, 0.0, 1.0, "right")
-    moment = real("moment", moment, 0.0, closed="neither")
+    epsilon, moment = _moment(epsilon, moment)
     g = np.array([trimming_factor_scalar(float(x), epsilon) for x in p])
     constant = 2.0 * float((3.0 * gap + 4.0 * gap / p1**2 + 9.0 / (p**2 * gap)).sum())
     with np.errstate(all="ignore"):
@@ -358,41 +365,10 @@ def heavy_tail_minimax_bound(
     >>> bool(2.0 < ratio[1] / ratio[0] < 2.1)
     True
     """
-    arms = integer("n_arms", n_arms, 1)
-    p = real("prob_min", prob_min, 0.0, 1.0, "right")
-    t = HORIZON("horizon", horizon)
-    epsilon = real("epsilon", epsilon, 0.0, 1.0, "right")
-    moment = real("moment", moment, 0.0, closed="neither")
+    arms, p, t = _many(n_arms, prob_min, horizon)
+    epsilon, moment = _moment(epsilon, moment)
     power = epsilon / (1.0 + epsilon)
     heavy = 2.0 * ((1.0 + epsilon) * 2.0**power + 10.0 / 3.0)
     heavy_curve = heavy * (moment * t) ** (1.0 - power) * (arms * np.log(t)) ** power
     constant = 2.0 * arms * (4.0 / p**2 + 3.0)
     return number(constant + 8.0 * np.sqrt(t * (arms - 1)) / p + heavy_curve)
-
-
-def thompson_regret_rate(means: ArrayLike, probs: ArrayLike, horizon: ArrayLike) -> Any:
-    """Return the rate of the Thompson sampling theorem, which states no constant.
-
-    Parameters
-    ----------
-    means, probs
-        mu_k > 0 and p_k > 0 of each arm.
-    horizon
-        T >= 2; an array gives a curve.
-
-    Returns
-    -------
-    float or ndarray
-        √(KT) + Σ_k (Δ_k/p_k + √(T/(p_k K))/p_1) over the worse arms: the regret up to a constant.
-
-    Examples
-    --------
-    >>> curve = thompson_regret_rate([2.5, 2.0], [0.2, 0.2], [1e4, 4e4])
-    >>> round(float(curve[1] / curve[0]), 2)
-    2.0
-    """
-    _, p1, _, p, gap = _split(means, probs)
-    t = HORIZON("horizon", horizon)
-    arms = np.asarray(probs, dtype=np.float64).size
-    spread = np.sqrt(t)[..., None] / np.sqrt(p * arms) / p1
-    return number(np.sqrt(arms * t) + float((gap / p).sum()) + spread.sum(axis=-1))
