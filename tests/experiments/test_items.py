@@ -41,6 +41,19 @@ def test_an_item_declares_sound_settings(name, tmp_path, few_records):
         assert all(setting.name and setting.value for setting in settings)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *((name, "drawn independently") for name in ("fig2", "figS1", "figS2")),
+        *((name, "ρ = 0.9, γ = 4") for name in ("fig2", "figS1", "figS2")),
+        ("fig4", "λ = 1 (the text"),
+    ],
+)
+def test_what_the_text_leaves_open_is_ours(name, words, tmp_path, few_records):
+    settings = ITEMS[name](Context("quick", 0, 1, tmp_path)).settings()
+    assert [s.source for s in settings if words in s.value] == ["ours"]
+
+
 @pytest.mark.parametrize("name", SIMULATED)
 def test_a_simulated_item_tabulates_and_judges(name, tmp_path, few_records):
     experiment = ITEMS[name](quick(tmp_path))

@@ -97,7 +97,10 @@ class Naive(_Baseline):
     Notes
     -----
     Ridge regression of R on z over all rounds; the occurrence features are not used. r = z'β is
-    wrong for every link but the identity, so regret grows linearly.
+    wrong for every link but the identity, and the paper says that regret therefore grows linearly.
+    How far r is from linear decides. In the setting of figure 3 a linear function explains 98 to
+    99 % of the variance of r and the measured regret is sublinear, at most t^0.66 up to T = 20 000;
+    on the synthetic loan book, T = 50 000, it is linear.
     """
 
     noun = "naive"

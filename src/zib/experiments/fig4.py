@@ -107,9 +107,12 @@ class Figure4(Simulated):
             ),
             Setting(
                 "profit",
-                f"(a, 1, b(x))β by least squares on a + Exp(λ) − λ, λ = {LAMBDA:g}; "
+                "(a, 1, b(x))β by least squares on a + Exp(λ) − λ; "
                 "on the interest of those who took a loan where the records have it",
                 "paper",
+            ),
+            Setting(
+                "mean of the noise of the profit", f"λ = {LAMBDA:g} (the text: (0, 2])", "ours"
             ),
             Setting(
                 "each round",

@@ -67,7 +67,13 @@ class MultiArmedStudy(Simulated):
         probs = ", ".join(f"U[{low:g}, {high:g}]" for low, high in ranges)
         return (
             Setting("arms", "K = 10", "paper"),
-            Setting("probability of paying", f"p ~ {probs}, redrawn per replication", "paper"),
+            Setting("range of the probability of paying", probs, "paper"),
+            Setting(
+                "probability of an arm",
+                "each p_k drawn independently from the range, redrawn per replication (the text "
+                "says that p = max p_k is)",
+                "ours",
+            ),
             Setting("horizon", f"T = {self.horizon}", "paper"),
             amount("replications", "N", self.replications, PAPER_REPLICATIONS),
             *SETTINGS,
@@ -190,7 +196,8 @@ SETTINGS = (
         "bound, pooled magnitude for arms that never paid",
         "ours",
     ),
-    Setting("ZI-TS", "clipped from above; α = β = 1, ρ = 0.9, γ = 4", "fix"),
+    Setting("ZI-TS", "clipped from above", "fix"),
+    Setting("parameters of ZI-TS", "α = β = 1, ρ = 0.9, γ = 4 (the text gives ranges)", "ours"),
     Setting(
         "beyond the paper",
         "ZI-KL-UCB, ZI-IMED and ZI posterior are told the family and, where Gaussian, the "

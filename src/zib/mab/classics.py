@@ -46,8 +46,10 @@ class UCB(LightTailed):
     Notes
     -----
     Sub-Gaussian: R̄ + √(2τ² log(2/δ)/n). Sub-exponential: R̄ + α√(2 log(2/δ)/n) + α log(2/δ)/n (the
-    printed α² in front of the root has the wrong dimension). While an arm has never paid, the
-    estimated rules have nothing to estimate and use the size of X.
+    printed α² in front of the root has the wrong dimension). The variance rule takes the variance
+    for τ² and the standard deviation for α; the text says "the estimated variance" for both, which
+    for α has the dimension of a squared reward. While an arm has never paid, the estimated rules
+    have nothing to estimate and use the size of X.
     """
 
     size: str = choice(("component", "variance", "estimated", "true"), default="component")

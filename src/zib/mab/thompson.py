@@ -44,8 +44,15 @@ class ZITS(Spec):
     p̃ ~ min{Beta(α + B, β + n − B), ϑ(p)} and μ̃ ~ min{N(μ̂, 2σ²/(ρ n p̂)), ϑ(mu)}; the arm with
     the largest p̃·μ̃ is played. ϑ(p) = p̂ + √(γ/(4n) log⁺(T/(4nK))),
     ϑ(mu) = μ̂ + √(4γqσ²/(p̂²n) log⁺(4qσ²T/(p̂²nK))), q = 1 + 1/log(1 + 1/√(nT)). Clipping is from
-    above (the printed ``max`` is a slip). Minimax optimal for sub-Gaussian rewards; ϑ(mu) is so
+    above (the printed ``max`` is a slip). The paper claims that this is minimax optimal for
+    sub-Gaussian rewards; its proof has gaps (see the page "The paper and the code"). ϑ(mu) is so
     wide in practice that it rarely binds.
+
+    No mode follows the listing to the letter. This class differs from it in four ways: p̂ is B/n
+    (the printed update divides by zero); the first pull of every arm counts; an arm that never paid
+    follows `unseen` instead of a Gaussian with infinite variance; and ϑ(mu) is computed anew after
+    a zero too, where the listing waits for a payment. The defaults of ρ and γ are ours: the text
+    gives ranges and refers to another article.
     """
 
     horizon: float = real(low=2)
