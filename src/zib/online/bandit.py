@@ -12,9 +12,10 @@ from zib.core import entry, kernel, validate
 from zib.core.state import add_states, rearranged
 from zib.core.validate import InvalidParameterError
 from zib.mab.adaptive import ZIAdaptive
+from zib.mab.wrappers import Wrapper
 from zib.online.base import OnlinePolicy, Propensities, Seed, different
+from zib.stats.arm_means import ArmMeans, arm_means
 from zib.stats.arms import forget, observe
-from zib.stats.intervals import ArmMeans, arm_means
 
 __all__ = ["ArmMeans", "Bandit"]
 
@@ -157,16 +158,40 @@ class Bandit(OnlinePolicy):
         entry.count_choices.for_spec(self._spec)(pin, draws, counts)
         return Propensities.of_counts(self._arms, counts)
 
-    def means(self, level: float = 0.95) -> dict[Hashable, ArmMeans]:
+    def means(self, level: float = 0.95, *, anytime: bool = False) -> dict[Hashable, ArmMeans]:
         """Return, per arm, estimates and intervals of p, mu and r = p·mu separately.
 
-        p: exact (Clopper–Pearson); mu: Student's t on the non-zero rewards; r: profile likelihood
-        of the zero-inflated Gaussian with unknown spread. Each holds with probability about `level`
-        for a number of pulls fixed in advance; a bandit's own choices bias estimates slightly
-        downwards.
+        Parameters
+        ----------
+        level
+            Probability with which an interval holds, in (0, 1): each by itself, not all together.
+        anytime
+            False: for a number of pulls fixed in advance. True: for all numbers of pulls at once,
+            so that one may look after every reward and stop when one likes; with many non-zero
+            rewards about 1.6 times as wide.
+
+        Notes
+        -----
+        By default p: exact (Clopper–Pearson); mu: Student's t on the non-zero rewards; r: profile
+        likelihood of the zero-inflated Gaussian with unknown spread. With `anytime` p: exact; mu:
+        exact for Gaussian rewards; r: in the limit of many non-zero rewards, as is mu for others;
+        mu and r are infinite before about twenty of them (`zib.stats.sequences`).
+
+        Policies stop playing arms that look bad, so on average estimates are too low, by more than
+        one would think: with five arms, p = .1, r = .10 to .14 and 5,000 rewards by 2 % (ZIUCB) to
+        10 % (EpsilonGreedy) of r where magnitudes are Gaussian, by 4 to 14 % where they are
+        exponential, by 5 to 17 % where they are log-normal, and by 44 % for an arm with p = .02
+        that was given up after some 300 pulls. Looking 20 times at intervals for fixed pulls, one
+        finds r outside at some time in 11 to 20, 22 to 28 and 25 to 33 % of these runs, not in 5 %;
+        with `anytime` in less than 1 %.
         """
         level = validate.real("level", level, low=0, high=1, closed="neither")
-        found = arm_means(self._state, level, self._inflated)
+        if anytime and isinstance(self._spec, Wrapper):
+            raise InvalidParameterError(
+                "`anytime` needs the statistics of all rewards; "
+                f"{type(self._spec).__name__} forgets some"
+            )
+        found = arm_means(self._state, level, self._inflated, anytime=anytime)
         return dict(zip(self._arms, found, strict=True))
 
     # -------------------------------------------------------------------------------- learning

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zib import theory
-
 Array = NDArray[np.float64]
 
 LEVEL = 0.95
@@ -40,7 +38,7 @@ class Estimate(NamedTuple):
         return (self.low > number) | (self.high < number)
 
 
-def _plain(estimate: Estimate) -> Estimate:
+def plain(estimate: Estimate) -> Estimate:
     """Return numbers instead of arrays without dimensions."""
     if any(np.ndim(part) for part in estimate):
         return estimate
@@ -110,7 +108,7 @@ def from_error(value: Any, error: Any, *, df: Any = np.inf, level: float = LEVEL
     known = np.isfinite(t) & ~np.isnan(error)
     half = np.where(known, t, 0.0) * np.where(known, error, 0.0)
     low, high = np.where(known, value - half, -np.inf), np.where(known, value + half, np.inf)
-    return _plain(Estimate(value, low, high))
+    return plain(Estimate(value, low, high))
 
 
 # --------------------------------------------------------------------------------------- means
@@ -208,7 +206,7 @@ def ratio(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, axis: in
         value = np.where(b > 0.0, a / b, np.where(np.isnan(b), np.nan, np.inf))
     low = np.where(known, np.maximum((y - root) / safe, 0.0), 0.0)
     high = np.where(known, (y + root) / safe, np.inf)
-    return _plain(Estimate(value, low, high))
+    return plain(Estimate(value, low, high))
 
 
 def log_ratio(
@@ -287,7 +285,7 @@ def skewed(
 
     low = np.where(known, value - error * back(t), -np.inf)
     high = np.where(known, value - error * back(-t), np.inf)
-    return _plain(Estimate(value, low, high))
+    return plain(Estimate(value, low, high))
 
 
 # ------------------------------------------------------------------------- shares and bootstrap
@@ -312,7 +310,7 @@ def share(successes: Any, n: Any, *, level: float = LEVEL) -> Estimate:
     low = np.where(yes > 0, betaincinv(np.maximum(yes, 1e-9), no + 1.0, tail), 0.0)
     high = np.where(no > 0, betaincinv(yes + 1.0, np.maximum(no, 1e-9), 1.0 - tail), 1.0)
     value = np.where(of > 0, yes / np.where(of > 0, of, 1.0), np.nan)
-    return _plain(Estimate(value, low, high))
+    return plain(Estimate(value, low, high))
 
 
 def bootstrap(
@@ -370,55 +368,3 @@ def studentised(
     if not (np.isfinite(low) and np.isfinite(high)):
         return Estimate(value, np.nan, np.nan)
     return Estimate(value, value - float(high) * error, value - float(low) * error)
-
-
-# ------------------------------------------------------------------------------- arms of a bandit
-
-
-class ArmMeans(NamedTuple):
-    """Estimates and intervals of one arm; NaN where the data say nothing."""
-
-    pulls: int
-    nonzero: int
-    prob: float
-    prob_interval: tuple[float, float]
-    magnitude: float
-    magnitude_interval: tuple[float, float]
-    reward: float
-    reward_interval: tuple[float, float]
-
-
-def arm_means(state: Any, level: float, inflated: float) -> list[ArmMeans]:
-    """Return the estimates of every arm; rewards in `state` are counted from `inflated`."""
-    n, b = state.pulls.astype(np.float64), state.nonzero.astype(np.float64)
-    p = share(b, n, level=level)
-    mu = np.where(b > 0, state.total / np.maximum(b, 1.0), np.nan)
-    varied = (b >= 2) & (state.spread > 0)
-    freedom = np.where(varied, b - 1.0, 0.0)
-    error = np.sqrt(state.spread / np.maximum(b - 1.0, 1.0) / np.maximum(b, 1.0))
-    magnitude = from_error(mu, error, df=freedom, level=level)
-    low, high = np.full(n.size, -np.inf), np.full(n.size, np.inf)
-    if varied.any():
-        # The likelihood ratio level that reproduces Student's t when every reward is non-zero:
-        # (B/2) log(1 + t²/(B-1)) instead of z²/2, which is too small for few rewards.
-        t = t_quantile(freedom[varied], level)
-        loss = 0.5 * b[varied] * np.log1p(t * t / freedom[varied])
-        seen = (n[varied], b[varied], state.total[varied])
-        low[varied] = theory.joint_kl_lower(*seen, level=loss, spread=state.spread[varied])
-        high[varied] = theory.joint_kl_upper(*seen, level=loss, spread=state.spread[varied])
-    reward = np.where(b > 0, p.value * np.where(b > 0, mu, 0.0), np.where(n > 0, 0.0, np.nan))
-    ends = [
-        list(zip(*(np.asarray(x, dtype=np.float64).tolist() for x in pair), strict=True))
-        for pair in (
-            (p.low, p.high),
-            (magnitude.low + inflated, magnitude.high + inflated),
-            (low + inflated, high + inflated),
-        )
-    ]
-    values = [x.tolist() for x in (n.astype(int), b.astype(int), p.value, mu + inflated, reward)]
-    return [
-        ArmMeans(pulls, nonzero, prob, p_ends, size, size_ends, r + inflated, r_ends)
-        for pulls, nonzero, prob, size, r, p_ends, size_ends, r_ends in zip(
-            *values, *ends, strict=True
-        )
-    ]
