@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zib.core import validate as check
 from zib.core.kernel import jitable
 from zib.core.spec import (
     Field,
@@ -22,11 +23,9 @@ from zib.core.spec import (
     whole,
 )
 from zib.core.validate import InvalidParameterError
-from zib.core.validate import real as checked_real
-from zib.theory.means import given_count_radius_scalar as given_count_radius
-from zib.theory.means import subexponential_radius_scalar as subexponential_radius
+from zib.theory.means import given_count_radius_scalar, subexponential_radius_scalar
 from zib.theory.products import signed_product
-from zib.theory.subweibull import subweibull_radius_scalar as subweibull_mean_radius
+from zib.theory.subweibull import subweibull_radius_scalar
 
 # ------------------------------------------------------------------------------------------- tails
 
@@ -118,12 +117,12 @@ def mean_radius(tail: Any, radius: int, nonzero: float, level: float) -> float:
     """Return U^mu − μ̂ at `level` = log(4/δ), half of δ being spent on mu."""
     if radius == LITERAL:
         # Lemma light_tail_product with n p replaced by n p̂ = B, as Algorithm 1 does
-        return subweibull_mean_radius(nonzero / 2.0, level, tail.theta, tail.size)
+        return subweibull_radius_scalar(nonzero / 2.0, level, tail.theta, tail.size)
     if tail.kind == SUBGAUSSIAN:
-        return given_count_radius(nonzero, level - LOG2, tail.scale)
+        return given_count_radius_scalar(nonzero, level - LOG2, tail.scale)
     if tail.kind == SUBEXPONENTIAL:
-        return subexponential_radius(nonzero, level - LOG2, tail.scale)
-    return subweibull_mean_radius(nonzero, level, tail.theta, tail.size)
+        return subexponential_radius_scalar(nonzero, level - LOG2, tail.scale)
+    return subweibull_radius_scalar(nonzero, level, tail.theta, tail.size)
 
 
 # ------------------------------------------------------------------------ arms that have never paid
@@ -139,7 +138,7 @@ def mean_radius(tail: Any, radius: int, nonzero: float, level: float) -> float:
 def _magnitude(name: str, value: Any) -> float:
     if isinstance(value, (float, np.floating)) and value == math.inf:
         return math.inf
-    return checked_real(name, value)
+    return check.real(name, value)
 
 
 def unseen_magnitude() -> Any:

@@ -25,12 +25,8 @@ from zib.mab.assumptions import (
     unseen_magnitude,
 )
 from zib.stats.arms import observe
-from zib.theory.bernoulli import hoeffding_radius_scalar as hoeffding_radius
-from zib.theory.bernoulli import kl_lower_scalar as kl_lower
-from zib.theory.bernoulli import kl_upper_scalar as kl_upper
-from zib.theory.means import trim_threshold
-from zib.theory.means import trimmed_count_radius_scalar as trimmed_count_radius
-from zib.theory.means import trimmed_radius_scalar as trimmed_pulls_radius
+from zib.theory.bernoulli import hoeffding_radius_scalar, kl_lower_scalar, kl_upper_scalar
+from zib.theory.means import trim_threshold, trimmed_count_radius_scalar, trimmed_radius_scalar
 from zib.theory.products import error_share_scalar, signed_product
 
 # -------------------------------------------------------------------------------- Algorithm 1
@@ -125,9 +121,9 @@ def _refresh(spec: Any, state: Any, arm: int) -> None:
     full = 2.0 * state.log_horizon[0]  # log(4/δ) at δ = 4/T²
     level = full - LOG2 - math.log(2.0 * (1.0 - share))
     if spec.occurrence == KL:
-        prob_upper = kl_upper(p_hat, n, level)
+        prob_upper = kl_upper_scalar(p_hat, n, level)
     else:
-        prob_upper = p_hat + hoeffding_radius(n, level)
+        prob_upper = p_hat + hoeffding_radius_scalar(n, level)
         if spec.occurrence == HOEFFDING:
             prob_upper = min(1.0, prob_upper)
     if nonzero == 0.0:
@@ -143,9 +139,9 @@ def _refresh(spec: Any, state: Any, arm: int) -> None:
     prob_lower = 0.0
     if mean_upper < 0.0:
         if spec.occurrence == KL:
-            prob_lower = kl_lower(p_hat, n, level)
+            prob_lower = kl_lower_scalar(p_hat, n, level)
         else:
-            prob_lower = max(0.0, p_hat - hoeffding_radius(n, level))
+            prob_lower = max(0.0, p_hat - hoeffding_radius_scalar(n, level))
     own.score[arm] = signed_product(mean_upper, prob_lower, prob_upper)
 
 
@@ -239,7 +235,7 @@ def _prob_radius(n: float, log_t: float) -> float:
 def _mean_scale(spec: Any, log_t: float) -> float:
     """Return the radius of the trimmed mean for one reward, or pull."""
     if spec.radius == GIVEN_COUNT:
-        return trimmed_count_radius(1.0, 2.0 * log_t, spec.moment, spec.epsilon)
+        return trimmed_count_radius_scalar(1.0, 2.0 * log_t, spec.moment, spec.epsilon)
     power = spec.epsilon / (1.0 + spec.epsilon)
     return float(spec.moment ** (1.0 / (1.0 + spec.epsilon)) * (32.0 * log_t) ** power)
 
@@ -263,7 +259,7 @@ def _heavy_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     if spec.trim == GROWING:
         threshold = trim_threshold(nonzero, 2.0 * log_t, spec.moment, spec.epsilon)
     else:
-        threshold = trimmed_pulls_radius(n, nonzero / n, 2.0 * log_t, spec.moment, spec.epsilon)
+        threshold = trimmed_radius_scalar(n, nonzero / n, 2.0 * log_t, spec.moment, spec.epsilon)
     if abs(reward) <= threshold:
         state.own.kept[arm] += reward
     state.own.mean_upper[arm] = _mean_upper(spec, state, arm, _mean_scale(spec, log_t))

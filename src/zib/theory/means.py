@@ -80,10 +80,8 @@ def subexponential_radius(count: ArrayLike, delta: ArrayLike, lam: ArrayLike) ->
 
     Parameters
     ----------
-    count
-        B, the number of non-zero rewards, >= 0 (infinite radius at 0).
-    delta
-        Probability of failure, in (0, 1).
+    count, delta
+        As for `given_count_radius`.
     lam
         Size: E exp(s(X - mu)) <= exp(s² lam²/2) for |s| <= 1/lam; >= 0.
 
@@ -179,14 +177,10 @@ def trimmed_count_radius(
 
     Parameters
     ----------
-    count
-        Number B >= 0 of non-zero rewards; ``inf`` is returned for 0.
-    delta
-        Probability of failure, in (0, 1).
-    moment
-        M > 0 with E |X|^(1+epsilon) <= M (the raw moment; see `trimmed_mean`).
-    epsilon
-        In (0, 1].
+    count, delta
+        As for `given_count_radius`.
+    moment, epsilon
+        As for `trimmed_mean`.
 
     Returns
     -------
@@ -269,10 +263,8 @@ def trimmed_radius(
         p in (0, 1].
     delta
         Probability of failure, in (0, 1).
-    moment
-        M > 0 with E |X|^(1+epsilon) <= M (the raw moment; see `trimmed_mean`).
-    epsilon
-        In (0, 1].
+    moment, epsilon
+        As for `trimmed_mean`.
 
     Returns
     -------

@@ -23,10 +23,8 @@ def thompson_regret_rate(
 
     Parameters
     ----------
-    means, probs
-        mu_k > 0 and p_k > 0 of each arm.
-    horizon
-        T >= 2; an array gives a curve.
+    means, probs, horizon
+        As for `light_tail_regret_bound`.
     theta
         Tail parameter of the non-zero rewards, > 0. At 2 and above (sub-Gaussian) the theorem's
         rate; below 2 the text adds (KT)^(1/θ) for the step that draws stable scales.

@@ -296,10 +296,8 @@ def heavy_tail_regret_bound(
 
     Parameters
     ----------
-    means, probs
-        mu_k > 0 and p_k > 0 of each arm.
-    horizon
-        T >= 2; an array gives a curve.
+    means, probs, horizon
+        As for `light_tail_regret_bound`.
     epsilon
         In (0, 1].
     moment
@@ -342,16 +340,10 @@ def heavy_tail_minimax_bound(
 
     Parameters
     ----------
-    n_arms
-        K >= 1.
-    prob_min
-        A lower bound for every p_k, in (0, 1].
-    horizon
-        T >= 2.
-    epsilon
-        In (0, 1].
-    moment
-        M > 0 with E |X|^(1+epsilon) <= M.
+    n_arms, prob_min, horizon
+        As for `light_tail_minimax_bound`.
+    epsilon, moment
+        As for `heavy_tail_regret_bound`.
 
     Returns
     -------
