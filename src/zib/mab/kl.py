@@ -126,8 +126,9 @@ class ZIKLUCB(BoundedFamilySpec):
     played again and again gets a bound only when another arm takes its place.
 
     ``ZIKLUCB(sigma=σ, c=3, unseen=inf)`` is proven to be asymptotically optimal for Gaussian
-    non-zero rewards on every bandit with probabilities in (0, 1); the default is proven with c > 2
-    where the best arm also pays most often (see the page "Optimality").
+    non-zero rewards on every bandit with probabilities in (0, 1). With ``unseen="pooled"`` and
+    c > 2 the proof asks for more, for instance that the best arm also pays most often. The level
+    log t (c = 0) is not covered. See the page "Why the joint index reaches the limit".
 
     Examples
     --------

@@ -38,9 +38,9 @@ def thompson_regret_rate(
     Notes
     -----
     The proof of the theorem has gaps (`gaussian_beta_tail`), and the added term is taken from
-    articles on *stable* rewards, where 1/θ is the reciprocal of a moment that is barely finite.
-    Sub-Weibull rewards have all moments; for θ <= 1 the term is at least KT, more than any policy
-    can lose up to a constant, while Algorithm 1 has √(KT log T) for every θ.
+    articles on *stable* rewards, whose variance is infinite. Sub-Weibull rewards have all moments;
+    for θ <= 1 the term is at least KT, more than any policy can lose up to a constant, while
+    Algorithm 1 has √(KT log T) for every θ.
 
     Examples
     --------
