@@ -257,7 +257,7 @@ class _Declares:
         return type(self)(**{**self.parameters(), **changes})
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={value!r}" for name, value in self.parameters().items())
+        inside = ", ".join(f"{name}={_code(value)}" for name, value in self.parameters().items())
         return f"{type(self).__name__}({inside})"
 
     def __eq__(self, other: object) -> bool:
@@ -274,6 +274,11 @@ class _Declares:
 
     def __reduce__(self) -> Any:
         return (_rebuild, (type(self), self.parameters()))
+
+
+def _code(value: Any) -> str:
+    """Return Python text that makes the value; ``inf`` alone would not."""
+    return f"float('{value}')" if isinstance(value, float) and math.isinf(value) else repr(value)
 
 
 def _alike(a: Any, b: Any) -> bool:
