@@ -153,8 +153,8 @@ def test_shares_of_the_error_level(split, occurrence) -> None:
 @pytest.mark.parametrize("mu", [0.3, 4.0])
 def test_split_by_the_probability_keeps_the_coverage(delta, p, mu, rng) -> None:
     """It fails in less than 0.3 δ of the samples; a rate of 0.3 δ is refused with chance 1e-6."""
-    sigma, samples = 1.0, 20_000
-    for n in (20, 200, 2_000):
+    sigma, samples = 1.0, 10_000
+    for n in (20, 500):
         count = rng.binomial(n, p, samples)
         paid = count > 0
         n_paid = count[paid]
