@@ -200,7 +200,7 @@ def test_reuse_with_the_same_seed_repeats_and_another_differs() -> None:
 
 def test_batches_equal_single_updates_and_order_does_not_matter_for_sums() -> None:
     arms, rewards = ["a", "b", "a", "c"], [0.0, 2.0, 4.0, 0.0]
-    one, many, late = (zib.Bandit(UCB, arms="abc", seed=0) for _ in range(3))
+    one, many, late = (zib.Bandit(UCB, arms=list("abc"), seed=0) for _ in range(3))
     for arm, reward in zip(arms, rewards):
         one.update(arm, reward)
     many.update_many(arms, rewards)
@@ -210,10 +210,10 @@ def test_batches_equal_single_updates_and_order_does_not_matter_for_sums() -> No
 
 
 def test_revising_a_zero_into_a_sale() -> None:
-    bandit = zib.Bandit(UCB, arms="ab", seed=0)
+    bandit = zib.Bandit(UCB, arms=list("ab"), seed=0)
     bandit.update_many(["a", "a", "b"], [0.0, 0.0, 1.0])
     bandit.revise("a", 0.0, 8.0)
-    wanted = zib.Bandit(UCB, arms="ab", seed=0)
+    wanted = zib.Bandit(UCB, arms=list("ab"), seed=0)
     wanted.update_many(["a", "a", "b"], [0.0, 8.0, 1.0])
     assert same(bandit, wanted)
     bandit.revise("a", 8.0, 0.0)
@@ -221,7 +221,7 @@ def test_revising_a_zero_into_a_sale() -> None:
 
 
 def test_revising_what_was_never_learned_is_refused() -> None:
-    bandit = zib.Bandit(UCB, arms="ab", seed=0)
+    bandit = zib.Bandit(UCB, arms=list("ab"), seed=0)
     bandit.update("a", 1.0)
     before = bandit.dumps()
     for arm, old in (("a", 0.0), ("b", 1.0), ("b", 0.0)):
@@ -240,7 +240,7 @@ def test_order_dependent_policies_refuse_to_merge_and_revise() -> None:
 
 
 def test_merge_adds_up_to_the_bit_for_binary_fractions() -> None:
-    whole, left, right = (zib.Bandit(UCB, arms="abc", seed=0) for _ in range(3))
+    whole, left, right = (zib.Bandit(UCB, arms=list("abc"), seed=0) for _ in range(3))
     rng = np.random.default_rng(0)
     for i in range(64):
         arm, reward = "abc"[i % 3], float(rng.integers(0, 4)) * 0.5
@@ -257,22 +257,22 @@ def test_merge_since_a_common_start_counts_it_once() -> None:
     start = trained(UCB)
     left, right = (zib.Bandit.loads(start.dumps(), seed=s) for s in (1, 2))
     whole = zib.Bandit.loads(start.dumps())
-    left.update_many("ab", [3.0, 0.0])
-    right.update_many("bc", [1.0, 2.0])
-    whole.update_many("abbc", [3.0, 0.0, 1.0, 2.0])
+    left.update_many(list("ab"), [3.0, 0.0])
+    right.update_many(list("bc"), [1.0, 2.0])
+    whole.update_many(list("abbc"), [3.0, 0.0, 1.0, 2.0])
     left.merge(right, since=start)
     for name in ("pulls", "nonzero", "total", "spread"):
         assert np.allclose(getattr(left.state, name), getattr(whole.state, name), rtol=1e-12)
 
 
 def test_merge_brings_new_arms_and_refuses_other_policies() -> None:
-    left, right = zib.Bandit(UCB, arms="ab", seed=0), zib.Bandit(UCB, arms="bc", seed=0)
+    left, right = zib.Bandit(UCB, arms=list("ab"), seed=0), zib.Bandit(UCB, arms=list("bc"), seed=0)
     left.update("a", 1.0)
-    right.update_many("bc", [2.0, 0.0])
+    right.update_many(list("bc"), [2.0, 0.0])
     left.merge(right)
     assert left.pulls == {"a": 1, "b": 1, "c": 1}
     with pytest.raises(InvalidParameterError, match="same policy"):
-        left.merge(zib.Bandit(TS, arms="ab"))
+        left.merge(zib.Bandit(TS, arms=list("ab")))
 
 
 def test_arms_come_and_go() -> None:
@@ -329,8 +329,8 @@ def test_inflated_value_other_than_zero() -> None:
 
 
 def test_means_of_hand_computed_data() -> None:
-    bandit = zib.Bandit(UCB, arms="ab", seed=0)
-    bandit.update_many("aaaaa", [0.0, 2.0, 0.0, 4.0, 0.0])
+    bandit = zib.Bandit(UCB, arms=list("ab"), seed=0)
+    bandit.update_many(list("aaaaa"), [0.0, 2.0, 0.0, 4.0, 0.0])
     found = bandit.means(level=0.9)["a"]
     assert (found.pulls, found.nonzero, found.prob, found.magnitude) == (5, 2, 0.4, 3.0)
     assert found.reward == pytest.approx(1.2)
@@ -459,8 +459,8 @@ def test_true_size_inside_the_doubling_trick_is_refused_too() -> None:
 
 
 def test_merging_after_arms_were_removed_loses_and_doubles_nothing() -> None:
-    start = zib.Bandit(UCB, arms="abc", seed=0)
-    start.update_many("aabbcc", [1.0, 0.0, 2.0, 0.0, 3.0, 0.0])
+    start = zib.Bandit(UCB, arms=list("abc"), seed=0)
+    start.update_many(list("aabbcc"), [1.0, 0.0, 2.0, 0.0, 3.0, 0.0])
     left, right = (zib.Bandit.loads(start.dumps(), seed=s) for s in (1, 2))
     right.remove_arm("a")
     right.update("b", 4.0)
@@ -473,17 +473,17 @@ def test_merging_after_arms_were_removed_loses_and_doubles_nothing() -> None:
 
 
 def test_merging_bandits_without_a_common_arm() -> None:
-    left, right = zib.Bandit(UCB, arms="a", seed=0), zib.Bandit(UCB, arms="b", seed=0)
-    base = zib.Bandit(UCB, arms="z", seed=0)
+    left, right = zib.Bandit(UCB, arms=list("a"), seed=0), zib.Bandit(UCB, arms=list("b"), seed=0)
+    base = zib.Bandit(UCB, arms=list("z"), seed=0)
     right.update("b", 1.0)
     left.merge(right, since=base)
     assert left.pulls == {"a": 0, "b": 1}
 
 
 def test_horizon_warning_is_not_repeated_after_arms_change() -> None:
-    bandit = zib.Bandit(mab.ZITS(horizon=2, sigma=1.0), arms="ab", seed=0)
+    bandit = zib.Bandit(mab.ZITS(horizon=2, sigma=1.0), arms=list("ab"), seed=0)
     with pytest.warns(UserWarning, match="horizon of 2"):
-        bandit.update_many("aba", [1.0, 0.0, 1.0])
+        bandit.update_many(list("aba"), [1.0, 0.0, 1.0])
     bandit.add_arm("c")
     bandit.update("c", 1.0)  # a second warning would be an error here
 

@@ -71,7 +71,7 @@ def test_other_policies_are_refused() -> None:
 
 def test_labels_and_arms_of_the_policy_must_agree() -> None:
     with pytest.raises(InvalidParameterError, match="`arms` must be 5 labels"):
-        ContextualBandit(PerArm(n_arms=5), n_features=D, arms="abc")
+        ContextualBandit(PerArm(n_arms=5), n_features=D, arms=list("abc"))
 
 
 # ------------------------------------------------------------------------------ forms of features
@@ -252,7 +252,7 @@ def test_an_arm_outside_the_action_set_changes_nothing(arm) -> None:
 
 @pytest.mark.parametrize("arm", ["z", 0, None, ["a"]])
 def test_unknown_labels_change_nothing(arm) -> None:
-    bandit = trained(arms="abcd")
+    bandit = trained(arms=list("abcd"))
     before = bandit.dumps()
     for features in (FEATURES, FEATURES[0]):
         with pytest.raises(InvalidParameterError, match="`arm` must be one of 'a', 'b', 'c', 'd'"):
@@ -294,7 +294,7 @@ def test_arms_of_the_policy_bound_the_rows() -> None:
 
 
 def test_labels_are_rows_in_order() -> None:
-    plain, labelled = trained(), trained(arms="abcd")
+    plain, labelled = trained(), trained(arms=list("abcd"))
     assert plain.indices(FEATURES) == {
         "abcd".index(a): s for a, s in labelled.indices(FEATURES).items()
     }
@@ -303,27 +303,27 @@ def test_labels_are_rows_in_order() -> None:
 
 
 def test_a_changing_choice_of_known_labels() -> None:
-    bandit = ContextualBandit(PerArm(n_arms=4), n_features=D, arms="abcd", seed=0)
-    bandit.update_many("abcd", [1.0, 4.0, 3.0, 2.0], FEATURES)
+    bandit = ContextualBandit(PerArm(n_arms=4), n_features=D, arms=list("abcd"), seed=0)
+    bandit.update_many(list("abcd"), [1.0, 4.0, 3.0, 2.0], FEATURES)
     assert bandit.select(FEATURES) == "b"
-    assert bandit.select(FEATURES[:2], arms="da") == "d"
-    assert bandit.indices(FEATURES[:3], arms="cab") == {"c": 3.0, "a": 1.0, "b": 4.0}
-    assert bandit.propensities(FEATURES[:2], arms="cd") == {"c": 1.0, "d": 0.0}
-    assert bandit.predict(FEATURES[:2], arms="dc").r.tolist() == [2.0, 3.0]
-    bandit.update("a", 9.0, FEATURES[:2], arms="da")
+    assert bandit.select(FEATURES[:2], arms=list("da")) == "d"
+    assert bandit.indices(FEATURES[:3], arms=list("cab")) == {"c": 3.0, "a": 1.0, "b": 4.0}
+    assert bandit.propensities(FEATURES[:2], arms=list("cd")) == {"c": 1.0, "d": 0.0}
+    assert bandit.predict(FEATURES[:2], arms=list("dc")).r.tolist() == [2.0, 3.0]
+    bandit.update("a", 9.0, FEATURES[:2], arms=list("da"))
     assert bandit.state.total.tolist() == [10.0, 4.0, 3.0, 2.0]
     with pytest.raises(InvalidParameterError, match="one row per arm, 4, or `arms`"):
         bandit.select(FEATURES[:2])
     with pytest.raises(InvalidParameterError, match="one row per arm, 4, or `arms`"):
         bandit.update("a", 9.0, FEATURES[:2])
     with pytest.raises(InvalidParameterError, match="`arm` must be one of `arms`"):
-        bandit.update("b", 9.0, FEATURES[:2], arms="da")
+        bandit.update("b", 9.0, FEATURES[:2], arms=list("da"))
     with pytest.raises(InvalidParameterError, match="one label per row of `features`, 2; got 3"):
-        bandit.select(FEATURES[:2], arms="abc")
+        bandit.select(FEATURES[:2], arms=list("abc"))
     with pytest.raises(InvalidParameterError, match="`arm` must be one of"):
-        bandit.select(FEATURES[:2], arms="az")
+        bandit.select(FEATURES[:2], arms=list("az"))
     with pytest.raises(InvalidParameterError, match="different"):
-        bandit.select(FEATURES[:2], arms="aa")
+        bandit.select(FEATURES[:2], arms=list("aa"))
 
 
 def test_labels_given_only_at_the_decision() -> None:
@@ -473,7 +473,7 @@ def test_predictions_of_a_policy_without_an_occurrence_part() -> None:
 
 
 def test_predictions_as_a_table() -> None:
-    frame = trained(arms="abcd").predict(FEATURES).to_frame()
+    frame = trained(arms=list("abcd")).predict(FEATURES).to_frame()
     assert frame.shape == (4, 9)
     assert list(frame.index) == list("abcd")
     assert frame.loc["b", "r_low"] < frame.loc["b", "r"]
@@ -683,7 +683,7 @@ def test_repr_names_what_it_is() -> None:
         "ContextualBandit(RidgeUCB(width=0.5), n_features=3, 7 rewards learned)"
     )
     assert "n_features=(3, 2), 4 arms, 0 rewards" in repr(
-        ContextualBandit(UCB, n_features=(3, 2), arms="abcd")
+        ContextualBandit(UCB, n_features=(3, 2), arms=list("abcd"))
     )
 
 

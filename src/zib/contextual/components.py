@@ -205,19 +205,21 @@ class GLMModel(Learner, positional=1):
     memory: int = KEPT
 
     def __init__(self, family: str | None = None, *, link: Any = None, **others: Any) -> None:
-        if family is None:
+        if family is not None:
+            check.choice("family", family, FAMILIES)
+        else:
             family = "bernoulli" if link is None or not _is_identity(link) else "gaussian"
         self._binary = family == "bernoulli"
         if family in ("huber", "median_of_means") and link is not None:
             raise check.InvalidParameterError(
-                f"`link` must be None for the family {family!r}; got {link!r}"
+                f"`link` must be None for the family {family!r}; got {check.shown(link)}"
             )
         if self._binary:
             link = resolve_link(link or "logit")  # refuses the identity
         super().__init__(family, link=IDENTITY if link is None else link, **others)
         if self._binary and not math.isnan(self._given("sigma")):
             raise check.InvalidParameterError(
-                f"`sigma` must be None for the family 'bernoulli'; got {self.sigma!r}"
+                f"`sigma` must be None for the family 'bernoulli'; got {check.shown(self.sigma)}"
             )
         self._estimator = self._make_estimator()
         # σ, and the largest mean there is
@@ -267,7 +269,7 @@ class GLMModel(Learner, positional=1):
         row = as_row(x)
         if self._binary and y not in (0.0, 1.0):
             raise check.InvalidParameterError(
-                f"`y` must be 0 or 1 for the family 'bernoulli'; got {y!r}"
+                f"`y` must be 0 or 1 for the family 'bernoulli'; got {check.shown(y)}"
             )
         self._prepare(row.size)
         _observe.for_spec(self._estimator)(self._pin, row, float(y))

@@ -66,9 +66,9 @@ def shared(
     """
     arm_rows = _matrix("arm_features", arm_features)
     rows = _rows("context", context, len(arm_rows))
-    parts = [np.ones((len(arm_rows), 1))] if intercept else []
+    parts = [np.ones((len(arm_rows), 1))] if check.flag("intercept", intercept) else []
     parts += [rows, arm_rows]
-    if interactions:
+    if check.flag("interactions", interactions):
         parts.append((rows[:, :, None] * arm_rows[:, None, :]).reshape(len(rows), -1))
     return np.hstack(parts)
 
@@ -110,7 +110,7 @@ def disjoint(
     n_arms = check.integer("n_arms", n_arms, low=1)
     ids = _ids(arms, n_arms)
     rows = _rows("context", context, ids.size)
-    if intercept:
+    if check.flag("intercept", intercept):
         rows = np.hstack([np.ones((ids.size, 1)), rows])
     blocks = np.zeros((ids.size, n_arms, rows.shape[1]))
     blocks[np.arange(ids.size), ids] = rows
@@ -164,12 +164,7 @@ def hybrid(
 
 
 def _numbers(name: str, values: ArrayLike) -> Matrix:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise check.InvalidParameterError(
-            f"`{name}` must be numbers only; got {values!r}"
-        ) from None
+    array = check.numbers(name, values)
     check.inside(name, array)
     return array
 
@@ -199,10 +194,10 @@ def _rows(name: str, values: ArrayLike, n: int) -> Matrix:
 def _ids(arms: Sequence[int] | None, n_arms: int) -> NDArray[np.int64]:
     if arms is None:
         return np.arange(n_arms)
-    ids = np.asarray(arms)
-    if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
+    ids = check.numbers("arms", arms)
+    if ids.ndim != 1 or ids.size == 0 or (ids != np.floor(ids)).any():
         raise check.InvalidParameterError(
-            f"`arms` must be whole numbers, one per action; got {arms!r}"
+            f"`arms` must be whole numbers, one per action; got {check.shown(arms)}"
         )
-    check.inside("arms", ids.astype(np.float64), 0, n_arms - 1)
+    check.inside("arms", ids, 0, n_arms - 1)
     return ids.astype(np.int64)

@@ -102,6 +102,7 @@ def kappa(link: Any, radius: float) -> float:
     >>> round(kappa(Logit(), 1.0), 4)
     0.1966
     """
+    LINKS.lookup(link, "link")
     return smallest_slope(link, check.real("radius", radius, low=0))
 
 
@@ -371,7 +372,7 @@ def resolve_link(link: Any, *, probability: bool = True) -> Any:
     names = tuple(STANDARD)[: -1 if probability else None]
     if isinstance(link, str) or (probability and found == IDENTITY):
         return StandardLink(name=names[check.choice("link", link, names)])
-    LINKS.lookup(found)
+    LINKS.lookup(found, "link")
     return found
 
 

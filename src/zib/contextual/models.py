@@ -344,7 +344,7 @@ def resolve_magnitude(magnitude: Any) -> Any:
         allowed = ", ".join(repr(name) for name in MAGNITUDES)
         raise check.InvalidParameterError(
             f"`magnitude` must be one of {allowed}, or LeastSquares(...), Huber() or "
-            f"MedianOfMeans(...); got {magnitude!r}"
+            f"MedianOfMeans(...); got {check.shown(magnitude)}"
         )
     return MAGNITUDES[magnitude]()
 

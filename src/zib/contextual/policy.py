@@ -113,9 +113,9 @@ def register_policy(
     )
 
 
-def lookup_policy(spec: Any) -> ContextualPolicy:
+def lookup_policy(spec: Any, name: str = "spec") -> ContextualPolicy:
     """Return what is registered for the type of `spec`, or raise a TypeError that says how."""
-    found: ContextualPolicy = POLICIES.lookup(spec)
+    found: ContextualPolicy = POLICIES.lookup(spec, name)
     return found
 
 

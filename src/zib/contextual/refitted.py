@@ -134,7 +134,8 @@ def _unfitted(estimator: Any) -> Any:
         hasattr(estimator, "fit") and hasattr(estimator, "get_params")
     ):
         raise check.InvalidParameterError(
-            f"`estimator` must be an unfitted estimator of scikit-learn; got {estimator!r}"
+            f"`estimator` must be an unfitted estimator of scikit-learn; "
+            f"got {check.shown(estimator)}"
         )
     return estimator
 
@@ -213,7 +214,7 @@ class SklearnModel(RefittedModel, positional=1):
         if self.method == "predict_proba" and not has_proba:
             raise check.InvalidParameterError(
                 f"`method` must be 'predict' for {self.estimator!r}, which has no predict_proba; "
-                f"got {self.method!r}"
+                f"got {check.shown(self.method)}"
             )
         self._by_proba = has_proba and self.method != "predict"
         self._estimator = base.clone(self.estimator)
@@ -223,7 +224,8 @@ class SklearnModel(RefittedModel, positional=1):
         """Learn one observation."""
         if self._binary and y not in (0.0, 1.0):
             raise check.InvalidParameterError(
-                f"`y` must be 0 or 1 for a classifier, which models the occurrence; got {y!r}"
+                f"`y` must be 0 or 1 for a classifier, which models the occurrence; "
+                f"got {check.shown(y)}"
             )
         super().observe(x, y)
 
@@ -334,7 +336,9 @@ class UserModel(RefittedModel):
         self._functions: dict[str, Any] = {"fit": fit, "predict": predict, "sample": sample}
         for name, function in self._functions.items():
             if not (callable(function) or (name == "sample" and function is None)):
-                raise check.InvalidParameterError(f"`{name}` must be a function; got {function!r}")
+                raise check.InvalidParameterError(
+                    f"`{name}` must be a function; got {check.shown(function)}"
+                )
         super().__init__(**history)
 
     def parameters(self) -> dict[str, Any]:

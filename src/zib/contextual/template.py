@@ -37,7 +37,7 @@ def _is_model(name: str, model: Any) -> Any:
         if isinstance(model, type) or not callable(getattr(model, method, None)):
             raise check.InvalidParameterError(
                 f"`{name}` must be a model with the methods observe(x, y) and predict(x), "
-                f"such as GLMModel(...) or SklearnModel(...); got {model!r}"
+                f"such as GLMModel(...) or SklearnModel(...); got {check.shown(model)}"
             )
     return model
 

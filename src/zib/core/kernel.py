@@ -155,9 +155,9 @@ def register(
     )
 
 
-def lookup(spec: Any) -> Policy:
+def lookup(spec: Any, name: str = "spec") -> Policy:
     """Return what is registered for the type of `spec`, or raise a TypeError that says how."""
-    found: Policy = REGISTRY.lookup(spec)
+    found: Policy = REGISTRY.lookup(spec, name)
     return found
 
 

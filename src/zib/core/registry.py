@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 from numba.extending import overload, register_jitable
 
 from zib.core.spec import KNOWN, saved_name
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, InvalidTypeError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -57,13 +57,16 @@ class Registry(dict[type, Any]):
         self[spec_type] = entry
         KNOWN[saved_name(spec_type)] = spec_type
 
-    def lookup(self, spec: Any) -> Any:
-        """Return what is registered for the type of `spec`, or raise a TypeError that says how."""
+    def lookup(self, spec: Any, name: str = "spec") -> Any:
+        """Return what is registered for the type of `spec`, or raise a TypeError that says how.
+
+        `name` is the parameter that the spec was given as.
+        """
         found = self.get(type(spec))
         if found is None:
-            raise TypeError(
-                f"{type(spec).__name__} is not a registered {self.noun}; "
-                f"register it with {self.how} first"
+            raise InvalidTypeError(
+                f"`{name}` must be a registered {self.noun}; {type(spec).__name__} is not a "
+                f"registered {self.noun}; register it with {self.how} first"
             )
         return found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
 
@@ -42,7 +42,7 @@ def generator_from_data(data: dict[str, Any]) -> np.random.Generator:
     name = data.get("bit_generator")
     if name not in _BIT_GENERATORS:
         raise InvalidParameterError(
-            f"`bit_generator` must be one of {', '.join(_BIT_GENERATORS)}; got {name!r}"
+            f"`bit_generator` must be one of {', '.join(_BIT_GENERATORS)}; got {shown(name)}"
         )
     bit_generator = getattr(np.random, name)()
     template = bit_generator.state

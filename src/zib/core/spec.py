@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, dataclass_transform
 import numpy as np
 
 from zib.core import validate as check
-from zib.core.validate import Closed, InvalidParameterError
+from zib.core.validate import Closed, InvalidParameterError, InvalidTypeError
 
 REQUIRED: Any = inspect.Parameter.empty
 
@@ -135,7 +135,7 @@ def number_or(name_of_none: str, inner: Any = None, *, default: Any = REQUIRED) 
             if value == name_of_none:
                 return math.nan
             raise InvalidParameterError(
-                f"`{name}` must be {name_of_none!r} or a number; got {value!r}"
+                f"`{name}` must be {name_of_none!r} or a number; got {check.shown(value)}"
             )
         return number.checked(name, value)
 
@@ -237,8 +237,10 @@ class _Declares:
         out: dict[str, Any] = {}
         for name, field in cls.declared.items():
             if field.is_parameter:
-                out[name] = field.checked(name, bound[name])
-            if field.derived is not None:
+                out[name] = _checked(name, field.allowed, field.checked, name, bound[name])
+            if field.derived is not None and field.is_parameter:
+                out[name] = _checked(name, field.allowed, field.derived, out)
+            elif field.derived is not None:
                 out[name] = field.derived(out)
         return {name: value for name, value in out.items() if cls.declared[name].is_kept}
 
@@ -279,6 +281,19 @@ class _Declares:
 def _code(value: Any) -> str:
     """Return Python text that makes the value; ``inf`` alone would not."""
     return f"float('{value}')" if isinstance(value, float) and math.isinf(value) else repr(value)
+
+
+def _checked(name: str, allowed: str, check_one: Callable[..., Any], *given: Any) -> Any:
+    """Return what the check of a parameter returns; whatever it stumbles over is refused alike."""
+    try:
+        return check_one(*given)
+    except InvalidParameterError:
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        value = given[-1][name] if isinstance(given[-1], dict) and len(given) == 1 else given[-1]
+        raise InvalidTypeError(
+            f"`{name}` must be {allowed or 'of another type'}; got {check.shown(value)}"
+        ) from error
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -102,12 +102,7 @@ def _table(low: float, high: float) -> Callable[[str, Any], Array]:
     """Return the check of p or mu: one row per stretch of rounds, one column per arm."""
 
     def checked(name: str, value: Any) -> Array:
-        try:
-            array = np.array(value, dtype=np.float64, ndmin=2)
-        except (TypeError, ValueError):
-            raise InvalidParameterError(
-                f"`{name}` must be a table of numbers, one row per stretch of rounds; got {value!r}"
-            ) from None
+        array = np.atleast_2d(check.numbers(name, value))
         if array.ndim != 2 or array.size == 0:
             raise InvalidParameterError(
                 f"`{name}` must have one row per stretch of rounds and one column per arm; "
@@ -190,7 +185,7 @@ def _starts(value: tuple[float, ...] | None, rows: int) -> NDArray[np.int64]:
     ):
         raise InvalidParameterError(
             f"`starts` must hold {rows} whole numbers, one per row, increasing from 0; "
-            f"got {value!r}"
+            f"got {check.shown(value)}"
         )
     return starts
 

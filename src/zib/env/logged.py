@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from zib.core import validate
 from zib.core.validate import InvalidParameterError, choice
 from zib.env.contextual import ContextBlock, Instance
 from zib.env.laws import Law
@@ -135,7 +136,11 @@ class BootstrapContextual(Instance):
         empty: Literal["raise", "arm"] = "raise",
         use_propensity: bool = True,
     ) -> None:
-        weight = _weights(log, use_propensity)
+        if not isinstance(log, LoggedData):
+            raise InvalidParameterError(f"`log` must be a LoggedData; got {validate.shown(log)}")
+        weight = _weights(log, validate.flag("use_propensity", use_propensity))
+        if not callable(features):
+            choice("features", features, ("context", "disjoint"))
         if log.n_features == 0:
             raise InvalidParameterError(
                 "`log` must have a context; for a log without one use BootstrapMAB"

@@ -220,12 +220,7 @@ def _rows(low: float = -math.inf, high: float = math.inf) -> Callable[[str, Any]
     """Return the check of a number, a row or rows of numbers."""
 
     def checked(name: str, value: Any) -> Array:
-        try:
-            array = frozen(value)
-        except (TypeError, ValueError):
-            raise InvalidParameterError(
-                f"`{name}` must hold numbers in rows of equal length; got {value!r}"
-            ) from None
+        array = frozen(check.numbers(name, value))
         if array.size == 0 or array.ndim > 2:
             raise InvalidParameterError(f"`{name}` must hold numbers; got shape {array.shape}")
         check.inside(name, array, low, high)

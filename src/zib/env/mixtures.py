@@ -20,14 +20,16 @@ from zib.env.registry import Array, custom, instance_of, maybe, sequence
 def several_laws(name: str, value: Any) -> tuple[Law, ...]:
     """Return `value` as a tuple of at least one law, or raise."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise InvalidParameterError(f"`{name}` must be a sequence of laws; got {value!r}")
+        raise InvalidParameterError(
+            f"`{name}` must be a sequence of laws; got {check.shown(value)}"
+        )
     laws = tuple(value)
     if not laws:
         raise InvalidParameterError(f"`{name}` must name at least one law; got none")
     for k, law in enumerate(laws):
         if not isinstance(law, Law):
             raise InvalidParameterError(
-                f"`{name}` must hold laws such as Gaussian; got {law!r} at position {k}"
+                f"`{name}` must hold laws such as Gaussian; got {check.shown(law)} at position {k}"
             )
     return laws
 
@@ -173,7 +175,7 @@ class Mixture(Law, positional=2):
             )
         total = float(np.sum(self.probs))
         if abs(total - 1.0) > 1e-9:
-            raise InvalidParameterError(f"`probs` must sum to 1; got {total!r}")
+            raise InvalidParameterError(f"`probs` must sum to 1; got {check.shown(total)}")
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         ends = np.cumsum(self.probs)

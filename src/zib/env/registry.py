@@ -65,7 +65,8 @@ def read_only(array: Array) -> Array:
 
 
 def _listed(values: Any) -> Any:
-    if isinstance(values, (np.ndarray, str)) or not isinstance(values, Iterable):
+    known = (np.ndarray, str, bytes, set, frozenset, Mapping)  # without an order, or not numbers
+    if isinstance(values, known) or not isinstance(values, Iterable):
         return values
     return list(values)
 
@@ -111,12 +112,7 @@ def matrix(bound: float = math.inf) -> Any:
 
 def checked_matrix(name: str, values: object, bound: float = math.inf) -> Array:
     """Return `values` as a matrix with every entry in [−bound, bound], or raise."""
-    try:
-        array = np.array(values, dtype=np.float64, order="C") + 0.0  # no negative zeros
-    except (TypeError, ValueError):
-        raise InvalidParameterError(
-            f"`{name}` must be a matrix of numbers; got {values!r}"
-        ) from None
+    array = np.ascontiguousarray(check.numbers(name, values)) + 0.0  # no negative zeros
     if array.ndim != 2 or array.size == 0:
         raise InvalidParameterError(
             f"`{name}` must be a non-empty two-dimensional array; got shape {array.shape}"
@@ -137,7 +133,9 @@ def pair(
     def checked(name: str, value: Any) -> tuple[float, float]:
         found = check.vector(name, value, low, high, closed)
         if found.size != 2 or found[0] > found[1]:
-            raise InvalidParameterError(f"`{name}` must be a pair (low, high); got {value!r}")
+            raise InvalidParameterError(
+                f"`{name}` must be a pair (low, high); got {check.shown(value)}"
+            )
         return float(found[0]), float(found[1])
 
     return Field(
@@ -162,13 +160,7 @@ def derived(function: Callable[[Mapping[str, Any]], Any], *, init: Literal[False
 
 def flag(*, default: Any = REQUIRED) -> Any:
     """Declare a yes or no."""
-
-    def checked(name: str, value: Any) -> bool:
-        if not isinstance(value, (bool, np.bool_)):
-            raise InvalidParameterError(f"`{name}` must be True or False; got {value!r}")
-        return bool(value)
-
-    return Field(checked, _same, "True or False", default)
+    return Field(check.flag, _same, "True or False", default)
 
 
 def text(*, default: Any = REQUIRED) -> Any:
@@ -181,7 +173,7 @@ def instance_of(kinds: type | tuple[type, ...], what: str, *, default: Any = REQ
 
     def checked(name: str, value: Any) -> Any:
         if not isinstance(value, kinds):
-            raise InvalidParameterError(f"`{name}` must be {what}; got {value!r}")
+            raise InvalidParameterError(f"`{name}` must be {what}; got {check.shown(value)}")
         return value
 
     return Field(checked, _same, what, default)
@@ -298,13 +290,19 @@ def _revived(value: Any) -> Any:
 
 
 def _from_dict(data: Mapping[str, Any], family: type[Named]) -> Any:
+    if not isinstance(data, Mapping):
+        raise InvalidParameterError(f"`data` must be a mapping; got {check.shown(data)}")
     arguments = dict(data)
     name = arguments.pop(family.entry, None)
     if not isinstance(name, str) or name not in family.known:
         known = ", ".join(sorted(family.known))
-        raise InvalidParameterError(f"`{family.entry}` must be one of {known}; got {name!r}")
+        raise InvalidParameterError(
+            f"`{family.entry}` in `data` must be one of {known}; got {check.shown(name)}"
+        )
     try:
         return family.known[name](**{k: _revived(v) for k, v in arguments.items()})
+    except InvalidParameterError:
+        raise
     except TypeError:
         raise InvalidParameterError(
             f"`data` must hold the parameters of {name}; got {sorted(arguments)}"
@@ -344,8 +342,10 @@ _IDS: dict[str, Callable[[], Environment]] = {}
 
 def register_id(name: str, factory: Callable[[], Environment]) -> None:
     """Let `make` build an environment by this name; a name is never given to two environments."""
+    check.words("name", [name])
+    check.function("factory", factory)
     if name in _IDS:
-        raise InvalidParameterError(f"`name` must be new; got {name!r}, which is taken")
+        raise InvalidParameterError(f"`name` must be new; got {check.shown(name)}, which is taken")
     _IDS[name] = factory
 
 
@@ -361,12 +361,12 @@ def make(name: str) -> Environment:
     >>> make("paper-contextual-mixture-s3-logit-v1").n_features
     (10, 10)
     """
-    factory = _IDS.get(name)
+    factory = _IDS.get(name) if isinstance(name, str) else None
     if factory is None:
-        near = difflib.get_close_matches(str(name), _IDS, n=1, cutoff=0.3)
+        near = difflib.get_close_matches(check.shown(name), _IDS, n=1, cutoff=0.3)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InvalidParameterError(
-            f"`name` must be an id listed by zib.env.list_ids(); got {name!r}{hint}"
+            f"`name` must be an id listed by zib.env.list_ids(); got {check.shown(name)}{hint}"
         )
     return factory()
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from zib.core import validate
 from zib.logs import public
 from zib.logs.tables import CSV_ENDS, PARQUET_ENDS, LogError
 
@@ -291,8 +292,7 @@ def info(name: str) -> DataSet:
     >>> info("karlan_zinman").licence
     'CC BY 4.0'
     """
-    if name not in _modules():
-        raise LogError(f"`name` must be one of {', '.join(names())}; got {name!r}")
+    validate.choice("name", name, names())
     entry: DataSet = _modules()[name].ENTRY
     return entry
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, Required, TypedDict, Unpack, runti
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from zib.core import validate
 from zib.logs.tables import BATCH, LogError
 
 Array = NDArray[np.float64]
@@ -80,6 +81,22 @@ def _frozen(array: Any, dtype: Any = np.float64) -> Any:
     out = np.array(array, dtype=dtype, order="C")
     out.flags.writeable = False
     return out
+
+
+def _column(name: str, values: Any) -> NDArray[Any]:
+    """Return a column as an array with one entry per decision, or raise."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise LogError(f"`{name}` must have no masked entries; got {validate.shown(values)}")
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.array(None)
+    if array.ndim != 1 or array.dtype.kind in "cV":
+        raise LogError(
+            f"`{name}` must have one entry per decision, all of one kind; "
+            f"got {validate.shown(values)}"
+        )
+    return array
 
 
 class LoggedData:
@@ -177,32 +194,36 @@ class LoggedData:
         """Return the log in these arrays, one entry (or row of `context`) per decision."""
         import pandas as pd
 
-        columns: dict[str, Any] = {"arm": list(np.asarray(arm).tolist()), "reward": reward}
-        for name, values in (("propensity", propensity), ("time", time), ("unit", unit)):
-            if values is not None:
-                columns[name] = values
+        columns: dict[str, Any] = {"arm": list(_column("arm", arm).tolist())}
+        given = {"reward": reward, "propensity": propensity, "time": time, "unit": unit}
+        for name, values in given.items():
+            if values is not None or name == "reward":
+                columns[name] = values if hasattr(values, "dtype") else _column(name, values)
+                _column(name, values)
+                if len(columns[name]) != len(columns["arm"]):
+                    raise LogError(
+                        f"`{name}` must have as many entries as `arm`, {len(columns['arm'])}; "
+                        f"got {len(columns[name])}"
+                    )
         names: list[str] = []
         if context is not None:
-            matrix = np.asarray(context, dtype=np.float64)
-            if matrix.ndim != 2:
+            matrix = validate.numbers("context", context)
+            if matrix.ndim != 2 or len(matrix) != len(columns["arm"]):
                 raise LogError(
                     f"`context` must have one row per decision; got shape {matrix.shape}"
                 )
             names = [f"x{j}" for j in range(matrix.shape[1])]
             if context_names is not None:
-                if len(context_names) != matrix.shape[1]:
+                names = list(validate.words("context_names", context_names))
+                if len(set(names)) != matrix.shape[1] or len(names) != matrix.shape[1]:
                     raise LogError(
-                        f"`context_names` must name {matrix.shape[1]} columns; "
-                        f"got {len(context_names)}"
+                        f"`context_names` must name {matrix.shape[1]} different columns; "
+                        f"got {validate.shown(context_names)}"
                     )
-                names = [str(name) for name in context_names]
             clash = set(names) & {"arm", "reward", "propensity", "time", "unit"}
             if clash:
                 raise LogError(f"`context_names` must not hold {sorted(clash)[0]!r}")
             columns |= {name: matrix[:, j] for j, name in enumerate(names)}
-        lengths = {name: len(np.asarray(values)) for name, values in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise LogError(f"all arrays must have the same length; got {lengths}")
         return cls.from_frame(
             pd.DataFrame(columns), arm="arm", reward="reward",
             propensity="propensity" if propensity is not None else None, context=names,
@@ -278,14 +299,27 @@ class LoggedData:
 
     def subset(self, rows: ArrayLike) -> LoggedData:
         """Return the rows picked by a mask or by their numbers; the arms stay as they are."""
-        picked = np.asarray(rows)
+        picked = self._picked(rows)
         columns = (None if x is None else _frozen(x[picked], x.dtype) for x in self._columns[1:])
         unit = None if self._unit is None else self._unit[picked]
         return LoggedData(self._arms, self._context_names, LogBatch(0, *columns), unit)  # type: ignore[arg-type]
 
+    def _picked(self, rows: ArrayLike) -> NDArray[Any]:
+        """Return the rows to pick, as a mask or as whole numbers, or raise."""
+        numbers = validate.numbers("rows", rows)
+        picked = np.asarray(rows)
+        n, is_mask = self.n_rows, picked.dtype.kind == "b"
+        if picked.ndim != 1 or (is_mask and picked.size != n) or (numbers % 1 != 0).any():
+            raise LogError(
+                f"`rows` must be a mask of {n} entries or whole numbers; got {validate.shown(rows)}"
+            )
+        if not is_mask:
+            validate.inside("rows", numbers, -n, n - 1)
+        return picked if is_mask else numbers.astype(np.int64)
+
     def with_propensity(self, propensity: ArrayLike) -> LoggedData:
         """Return the same log with these probabilities of the choices."""
-        values = np.asarray(propensity, dtype=np.float64)
+        values = validate.numbers("propensity", propensity)
         if values.shape != self.reward.shape:
             raise LogError(
                 f"`propensity` must have one entry per row ({self.n_rows}); got {values.shape}"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.core import validate
 from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, looks_numeric, numbers, times
 from zib.logs.log import LogBatch, LoggedData, Roles, describe, extras
 from zib.logs.tables import BATCH, LogError, open_table
@@ -56,7 +57,7 @@ class _Layout:
         find = self.table.require
         self._arm, self._reward = find("arm", arm), find("reward", reward)
         self.propensity = None if propensity is None else find("propensity", propensity)
-        names = (context,) if isinstance(context, str) else context
+        names = (context,) if isinstance(context, str) else validate.words("context", context)
         self._context = tuple(find("context", name) for name in names)
         self._time = None if time is None else find("time", time)
         self.unit = None if unit is None else find("unit", unit)
@@ -69,7 +70,7 @@ class _Layout:
             self._arm, MANY_ARMS, "an arm should be chosen again and again: bin the values"
         )
         self._levels: dict[str, Labels] = {}
-        self._wanted = arms
+        self._wanted = None if arms is None else validate.labels("arms", arms)
 
     def check(self, keep: float) -> tuple[int, list[_Rows] | None]:
         """Read everything once: check it, collect the labels and fix their order.
@@ -206,6 +207,8 @@ def open_log(
     >>> open_log(frame, arm="ad", reward="spent", in_memory=2)
     <LogScan: 3 rows, 2 arms>
     """
+    if not (isinstance(in_memory, float) and in_memory == np.inf):
+        validate.real("in_memory", in_memory, low=0)
     layout = _Layout(source, **roles)
     n, kept = layout.check(in_memory)
     if kept is None:

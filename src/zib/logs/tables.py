@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 
 CSV_ENDS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".tsv.bz2")
 PARQUET_ENDS = (".parquet", ".pq", ".parq")
@@ -200,5 +200,5 @@ def open_table(source: Any) -> Table:
     if lower.endswith(CSV_ENDS):
         return CSVTable(path)
     raise LogError(
-        f"`path` must end with one of {', '.join(CSV_ENDS + PARQUET_ENDS)}; got {path.name!r}"
+        f"`path` must end with one of {', '.join(CSV_ENDS + PARQUET_ENDS)}; got {shown(path.name)}"
     )

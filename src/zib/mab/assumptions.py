@@ -22,7 +22,7 @@ from zib.core.spec import (
     real,
     whole,
 )
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 from zib.theory.means import given_count_radius_scalar, subexponential_radius_scalar
 from zib.theory.products import signed_product
 from zib.theory.subweibull import subweibull_radius_scalar
@@ -91,7 +91,7 @@ def _the_tail(given: Mapping[str, Any]) -> Tail:
         return SubGaussian(sigma)
     if not isinstance(tail, Tail):
         raise InvalidParameterError(
-            f"`tail` must be made by SubGaussian, SubExponential or SubWeibull; got {tail!r}"
+            f"`tail` must be made by SubGaussian, SubExponential or SubWeibull; got {shown(tail)}"
         )
     return tail
 

@@ -14,7 +14,7 @@ import numpy as np
 from zib.core.kernel import jitable, register
 from zib.core.spec import Spec, choice, positive, real
 from zib.core.state import ArmState, Floats, Part, per_arm
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 from zib.mab.assumptions import LOG2, SUBGAUSSIAN, SUBWEIBULL, LightTailed
 from zib.stats.arms import observe, reward_variance
 from zib.theory.bernoulli import kl_upper_scalar as kl_upper
@@ -64,7 +64,7 @@ class UCB(LightTailed):
         """Raise for a tail whose product with the zeros has no size here."""
         if self.tail_kind == SUBWEIBULL:
             raise InvalidParameterError(
-                f"`tail` of UCB must be SubGaussian or SubExponential; got {self.tail!r}"
+                f"`tail` of UCB must be SubGaussian or SubExponential; got {shown(self.tail)}"
             )
 
     @property

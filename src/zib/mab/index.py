@@ -14,7 +14,7 @@ import numpy as np
 from zib.core.kernel import jitable, register
 from zib.core.spec import Spec, choice, number_or, positive, real
 from zib.core.state import Floats, Part, per_arm
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 from zib.mab.assumptions import (
     LOG2,
     RADII,
@@ -95,7 +95,7 @@ class ZIUCB(LightTailed):
         if self.parameters()["radius"] == "subweibull" and self.tail_kind == SUBEXPONENTIAL:
             raise InvalidParameterError(
                 "`radius`='subweibull' needs `tail`=SubWeibull(theta=1, size=...) "
-                f"(see zib.theory.subweibull_size); got {self.tail!r}"
+                f"(see zib.theory.subweibull_size); got {shown(self.tail)}"
             )
 
 

@@ -8,7 +8,7 @@ are kept per arm and outcome; the spread of an outcome is pooled over arms.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -76,13 +76,15 @@ def _outcomes(given: Mapping[str, Any]) -> Outcomes:
 def _listed_values(values: Any, sigma: Any) -> Outcomes:
     if sigma is not None:
         raise InvalidParameterError(
-            f"`sigma` belongs to `edges`; rewards that are listed have none; got {sigma!r}"
+            f"`sigma` belongs to `edges`; rewards that are listed have none; "
+            f"got {validate.shown(sigma)}"
         )
     array = validate.vector("values", _listed("values", values), -1e100, 1e100)
     kept = sorted({0.0, *(array + 0.0).tolist()})
     if len(kept) < 2 or len(kept) > MOST:
         raise InvalidParameterError(
-            f"`values` must hold 1 to {MOST - 1} different values besides 0; got {values!r}"
+            f"`values` must hold 1 to {MOST - 1} different values besides 0; "
+            f"got {validate.shown(values)}"
         )
     cuts = [0.5 * (a + b) for a, b in pairwise(kept)] + [math.inf]
     return _padded(True, cuts, kept, [0.0] * len(kept))
@@ -93,12 +95,12 @@ def _bins(edges: Any, sigma: Any) -> Outcomes:
     if not given:
         raise InvalidParameterError(
             "`edges` must hold at least one number: for zero and not zero alone use ZIKLUCB or "
-            f"ZIPosterior; got {edges!r}"
+            f"ZIPosterior; got {validate.shown(edges)}"
         )
     array = validate.vector("edges", given)
     if (np.diff(array) <= 0).any() or array.size > MOST - 2:
         raise InvalidParameterError(
-            f"`edges` must be at most {MOST - 2} increasing numbers; got {edges!r}"
+            f"`edges` must be at most {MOST - 2} increasing numbers; got {validate.shown(edges)}"
         )
     n_bins = array.size + 1
     return _padded(
@@ -123,15 +125,17 @@ def _check_sigma(sigma: object, n_bins: int) -> list[float]:
     scales = validate.vector("sigma", sigma, 0.0, closed="neither")
     if scales.size != n_bins:
         raise InvalidParameterError(
-            f"`sigma` must be one number or one per bin ({n_bins}); got {sigma!r}"
+            f"`sigma` must be one number or one per bin ({n_bins}); got {validate.shown(sigma)}"
         )
     return [float(s) for s in scales]
 
 
 def _listed(name: str, value: object) -> list[Any]:
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise InvalidParameterError(f"`{name}` must be a sequence of numbers; got {value!r}")
-    return list(value)
+    if isinstance(value, (set, frozenset, Mapping)):
+        raise InvalidParameterError(
+            f"`{name}` must be a sequence of numbers; got {validate.shown(value)}"
+        )
+    return list(validate.iterable(name, value))
 
 
 class OutcomeSpec(Spec):

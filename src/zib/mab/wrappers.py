@@ -28,7 +28,7 @@ from zib.core.state import (
     set_horizon,
     table,
 )
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 
 
 class Wrapper(Spec):
@@ -84,7 +84,7 @@ def inner_refresh_all(spec: Any, state: Any) -> None:
 def _with_horizon(spec: Any) -> Any:
     if not hasattr(spec, "horizon"):
         raise InvalidParameterError(
-            f"`spec` must be a policy with a horizon (ZIUCB, ZITS, UCB, MOTS, …); got {spec!r}"
+            f"`spec` must be a policy with a horizon (ZIUCB, ZITS, UCB, MOTS, …); got {shown(spec)}"
         )
     lookup(spec)
     return spec
@@ -149,7 +149,7 @@ def _summable(spec: Any) -> Any:
     if not is_additive(spec) or keeps_sums(spec):
         raise InvalidParameterError(
             "`spec` must be a policy whose statistics are sums over rewards (ZIUCB, ZITS, "
-            f"ZIPosterior, UCB1, …), so that rewards can be forgotten; got {spec!r}"
+            f"ZIPosterior, UCB1, …), so that rewards can be forgotten; got {shown(spec)}"
         )
     return spec
 

@@ -10,16 +10,17 @@ from numpy.typing import ArrayLike
 
 from zib.core import entry, kernel, validate
 from zib.core.state import add_states, rearranged
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.mab.adaptive import ZIAdaptive
 from zib.mab.wrappers import Wrapper
-from zib.online.base import OnlinePolicy, Propensities, Seed, different
+from zib.online.base import OnlinePolicy, Propensities, Seed
 from zib.stats.arm_means import ArmMeans, arm_means
 from zib.stats.arms import forget, observe
 
 __all__ = ["ArmMeans", "Bandit"]
 
 
+MOST_ARMS = 10_000_000  # more would not fit into memory
 _NOBODY = object()  # the label of no arm
 
 
@@ -81,11 +82,12 @@ class Bandit(OnlinePolicy):
             )
         if (arms is None) == (n_arms is None):
             raise InvalidParameterError(
-                f"give exactly one of `arms` and `n_arms`; got arms={arms!r}, n_arms={n_arms!r}"
+                "give exactly one of `arms` and `n_arms`; got "
+                f"arms={validate.shown(arms)}, n_arms={validate.shown(n_arms)}"
             )
         if arms is None:
-            arms = range(validate.integer("n_arms", n_arms, low=1))
-        labels = different(arms)
+            arms = range(validate.integer("n_arms", n_arms, low=1, high=MOST_ARMS))
+        labels = validate.labels("arms", arms)
         super().__init__(spec, seed, inflated, getattr(spec, "horizon", None))
         self._adopt(labels, kernel.init(spec, len(labels)))
 
@@ -206,7 +208,8 @@ class Bandit(OnlinePolicy):
 
     def update_many(self, arms: Iterable[Hashable], rewards: ArrayLike) -> None:
         """Learn a batch, in the given order; all of it or, after an error, nothing."""
-        positions = np.array([self._index(arm) for arm in arms], dtype=np.int64)
+        known = validate.iterable("arms", arms)
+        positions = np.array([self._index(arm, "arms") for arm in known], dtype=np.int64)
         values = self._rewards(rewards, positions.size)
         entry.update_block.for_spec(self._spec)(self._pin, positions, values)
         self._learned += positions.size
@@ -220,15 +223,15 @@ class Bandit(OnlinePolicy):
         """
         self._need_sums("revise")
         k = self._index(arm)
-        before, after = self._reward(old), self._reward(new)
+        before, after = self._reward(old, "old"), self._reward(new, "new")
         held = (
             self._state.nonzero[k] if before != 0 else self._state.pulls[k] - self._state.nonzero[k]
         )
         if held < 1:
             kind = "non-zero" if before != 0 else "zero"
             raise InvalidParameterError(
-                f"`old` must be a reward learned for arm {arm!r}, which has no {kind} reward; "
-                f"got {old!r}"
+                f"`old` must be a reward learned for arm {validate.shown(arm)}, which has no "
+                f"{kind} reward; got {validate.shown(old)}"
             )
         forget(self._state, k, before)
         kernel.weigh(self._spec, self._state, k, before, -1.0)
@@ -248,11 +251,13 @@ class Bandit(OnlinePolicy):
             of it that this bandit has removed stay removed.
         """
         self._need_sums("merge")
-        for bandit in (other,) if since is None else (other, since):
+        for name, bandit in {"other": other, **({} if since is None else {"since": since})}.items():
+            if not isinstance(bandit, Bandit):
+                raise InvalidTypeError(f"`{name}` must be a Bandit; got {validate.shown(bandit)}")
             if bandit._spec != self._spec or bandit._inflated != self._inflated:
                 raise InvalidParameterError(
-                    "`other` must have the same policy and inflated value; "
-                    f"got {bandit._spec!r}, inflated={bandit._inflated!r}"
+                    f"`{name}` must have the same policy and inflated value; "
+                    f"got {validate.shown(bandit._spec)}, inflated={bandit._inflated!r}"
                 )
         gone = () if since is None else since._arms  # known before: this side removed them since
         known = {*self._position, *gone}
@@ -274,15 +279,19 @@ class Bandit(OnlinePolicy):
 
     def add_arm(self, arm: Hashable) -> None:
         """Add an untried arm; it will be played next."""
-        if arm in self._position:
-            raise InvalidParameterError(f"`arm` must be new; {arm!r} is there already")
+        if validate.label("arm", arm) in self._position:
+            raise InvalidParameterError(
+                f"`arm` must be new; {validate.shown(arm)} is there already"
+            )
         self._keep((*self._arms, arm))
 
     def remove_arm(self, arm: Hashable) -> None:
         """Forget an arm and what was learned about it."""
         self._index(arm)
         if self.n_arms == 1:
-            raise InvalidParameterError(f"`arm` must leave at least one other; {arm!r} is the last")
+            raise InvalidParameterError(
+                f"`arm` must leave at least one other; {validate.shown(arm)} is the last"
+            )
         self._keep(tuple(a for a in self._arms if a != arm))
 
     def _keep(self, labels: tuple[Hashable, ...]) -> None:

@@ -7,7 +7,6 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from zib.core.state import problem_in
 from zib.core.validate import InvalidParameterError
 
 LARGEST_REWARD = 1e100  # sums of squares stay finite for any number of rounds
-_PLAIN_NUMBERS = frozenset({float, int, bool, np.float64, np.bool_})
+_PLAIN_NUMBERS = frozenset({float, bool, np.float64, np.bool_})
 
 Seed = int | np.random.Generator | None
 
@@ -51,16 +50,6 @@ class Propensities(dict[Hashable, float]):
         return cls(named, exact=False, error=max(error, 1 / draws))
 
 
-def different(arms: Iterable[Hashable]) -> tuple[Hashable, ...]:
-    """Return the labels, at least one and all different, or raise."""
-    labels = tuple(arms)
-    if not labels:
-        raise InvalidParameterError("`arms` must hold at least one label; got none")
-    if len(set(labels)) != len(labels):
-        raise InvalidParameterError(f"`arms` must be different from each other; got {labels!r}")
-    return labels
-
-
 class OnlinePolicy:
     """Base of `Bandit` and `ContextualBandit`."""
 
@@ -83,7 +72,7 @@ class OnlinePolicy:
         listed = getattr(spec, "reward_values", None)
         self._values = None if listed is None else np.array(listed)  # only these are allowed
         self._known = frozenset(listed or ())  # the same, to look one up fast
-        self._rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+        self._rng = validate.generator("seed", seed)
         self._warn_after = float("inf") if horizon is None else float(horizon)
         self._learned = 0
 
@@ -115,40 +104,39 @@ class OnlinePolicy:
 
     # ---------------------------------------------------------------------------------- rewards
 
-    def _reward(self, reward: Any) -> float:
+    def _reward(self, reward: Any, name: str = "reward") -> float:
         """Return a reward as the policy learns it, or raise."""
-        value = (
-            float(reward) if type(reward) in _PLAIN_NUMBERS else validate.real("reward", reward)
-        ) - self._inflated
+        plain = type(reward) in _PLAIN_NUMBERS
+        value = (float(reward) if plain else validate.real(name, reward)) - self._inflated
         if self._values is not None:
             if value in self._known or self._listed(np.array([value]))[0]:
                 return value
             there = ", ".join(f"{v + self._inflated:.15g}" for v in self._values)
             raise InvalidParameterError(
-                f"`reward` must be one of the policy's `values`, {there}; got {reward!r}"
+                f"`{name}` must be one of the policy's `values`, {there}; got "
+                f"{validate.shown(reward)}"
             )
         if self._low <= value <= self._high:
             return value
         low, high = self._low + self._inflated, self._high + self._inflated
         raise InvalidParameterError(
-            f"`reward` must be a finite number in [{low:g}, {high:g}]; got {reward!r}"
+            f"`{name}` must be a finite number in [{low:g}, {high:g}]; got {validate.shown(reward)}"
         )
 
     def _rewards(self, rewards: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the rewards of a batch of `n` as the policy learns them, or raise."""
-        given = np.asarray(rewards)
-        if given.shape != (n,) or (n and given.dtype.kind not in "fiub"):
+        given = validate.numbers("rewards", rewards)
+        if given.shape != (n,):
             raise InvalidParameterError(
-                f"`rewards` must be numbers, one per arm, shape {(n,)}; "
-                f"got shape {given.shape} of {given.dtype}"
+                f"`rewards` must be numbers, one per arm, shape {(n,)}; got shape {given.shape}"
             )
-        values = given.astype(np.float64) - self._inflated
+        values = given - self._inflated
         if self._values is None:
             allowed = (self._low <= values) & (values <= self._high)
         else:
             allowed = self._listed(values)
         if not allowed.all():
-            self._reward(given[np.argmin(allowed)].item())  # raises and names the first one
+            self._reward(given[np.argmin(allowed)].item(), "rewards")  # raises: the first one
         return values
 
     def _listed(self, rewards: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -172,16 +160,16 @@ class OnlinePolicy:
 
     # ------------------------------------------------------------------------- labels and chance
 
-    def _index(self, arm: Hashable) -> int:
+    def _index(self, arm: Hashable, name: str = "arm") -> int:
         """Return the number of a labelled arm, or raise."""
         try:
             return self._position[arm]
         except (KeyError, TypeError):
             labels = self._arms or ()
-            known = ", ".join(repr(label) for label in labels[:8])
+            known = ", ".join(validate.shown(label) for label in labels[:8])
             more = ", …" if len(labels) > 8 else ""
             raise InvalidParameterError(
-                f"`arm` must be one of {known}{more}; got {arm!r}"
+                f"`{name}` must be one of {known}{more}; got {validate.shown(arm)}"
             ) from None
 
     def _same_stream(self) -> np.random.Generator:
@@ -233,11 +221,13 @@ class OnlinePolicy:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `dumps` to a file, whole or not at all."""
-        saved.write_atomically(path, self.dumps())
+        saved.write_atomically(validate.path("path", path), self.dumps())
 
     @classmethod
     def loads(cls, text: str, *, seed: Seed = None, source: str = "the text") -> Self:
         """Return the bandit saved by `dumps`; see `load`."""
+        if not isinstance(text, str):
+            raise validate.InvalidTypeError(f"`text` must be a string; got {validate.shown(text)}")
         content = saved.loads(text, cls._format, cls._format_version, source)
         try:
             labels = content["arms"]
@@ -264,4 +254,5 @@ class OnlinePolicy:
         Without `seed` the random stream goes on exactly where it stopped: right for a restart, but
         two loads then explore alike. Give each further copy a `seed` of its own.
         """
-        return cls.loads(Path(path).read_text(), seed=seed, source=str(path))
+        file = validate.path("path", path)
+        return cls.loads(file.read_text(), seed=seed, source=str(file))

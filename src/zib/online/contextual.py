@@ -14,9 +14,9 @@ from zib.contextual.joint import JointUCB
 from zib.contextual.links import StandardLink, resolve_link
 from zib.core import kernel, validate
 from zib.core.entry import Entry
-from zib.core.validate import InvalidParameterError
-from zib.online.base import OnlinePolicy, Propensities, Seed, different
-from zib.online.features import Matrix, is_ready, matrix, numbers
+from zib.core.validate import InvalidParameterError, InvalidTypeError
+from zib.online.base import OnlinePolicy, Propensities, Seed
+from zib.online.features import Matrix, is_ready, matrix
 from zib.stats.predictions import Curve, Prediction, capped, predictions
 
 _FIRST_CAPACITY = 32
@@ -86,14 +86,16 @@ class ContextualBandit(OnlinePolicy):
     ) -> None:
         spec = JointUCB() if spec is None else spec
         if type(spec) in kernel.REGISTRY:
-            raise TypeError(
-                f"{type(spec).__name__} is a policy without features; use zib.Bandit for it"
+            raise InvalidTypeError(
+                f"`spec` must be a contextual policy; {type(spec).__name__} is a policy without "
+                "features; use zib.Bandit for it"
             )
         policy.lookup_policy(spec)
         widths = n_features if isinstance(n_features, tuple) else (n_features, n_features)
         if len(widths) != 2:
             raise InvalidParameterError(
-                f"`n_features` must be a number or a pair of numbers; got {n_features!r}"
+                f"`n_features` must be a number or a pair of numbers; "
+                f"got {validate.shown(n_features)}"
             )
         d, q = widths
         self._d = validate.integer("n_features", d, low=1)
@@ -101,7 +103,7 @@ class ContextualBandit(OnlinePolicy):
         super().__init__(spec, seed, inflated, getattr(_innermost(spec), "horizon", None))
         n_arms = getattr(spec, "n_arms", None)
         self._known_arms = None if n_arms is None else int(n_arms)
-        self._arms = None if arms is None else different(arms)
+        self._arms = None if arms is None else validate.labels("arms", arms)
         if self._arms is not None and self._known_arms not in (None, len(self._arms)):
             raise InvalidParameterError(
                 f"`arms` must be {self._known_arms} labels, as many as the policy has arms; "
@@ -297,7 +299,8 @@ class ContextualBandit(OnlinePolicy):
             One row per reward: the features of the action that was taken; or a tuple of two such
             matrices.
         """
-        ids = [self._arm_number(arm, 0) for arm in arms]
+        known = validate.iterable("arms", arms)
+        ids = [self._arm_number(arm, 0, "arms") for arm in known]
         values = self._rewards(rewards, len(ids))
         if not ids:
             return
@@ -347,12 +350,12 @@ class ContextualBandit(OnlinePolicy):
                 "row of the action; got none"
             )
         if isinstance(features, tuple) and len(features) == 2:
-            z, w = (numbers(f"features[{i}]", part) for i, part in enumerate(features))
+            z, w = (validate.numbers(f"features[{i}]", part) for i, part in enumerate(features))
             if z.ndim == w.ndim == 1:
                 return *self._matrices((z[None], w[None])), True
             return *self._matrices((z, w)), False
         self._need_pair()
-        rows = numbers("features", features)
+        rows = validate.numbers("features", features)
         if rows.ndim == 1:
             return *self._matrices(rows[None]), True
         return *self._matrices(rows), False
@@ -393,7 +396,7 @@ class ContextualBandit(OnlinePolicy):
             if self._arms is None and self._known_arms is None:
                 ids = np.arange(n)
             else:
-                numbers = [self._arm_number(label, 0) for label in labels]
+                numbers = [self._arm_number(label, 0, "arms") for label in labels]
                 ids = np.array(numbers, dtype=np.int64)
         elif self._arms is not None:
             self._need_every_arm(n)
@@ -412,7 +415,7 @@ class ContextualBandit(OnlinePolicy):
         return labels, ids
 
     def _labels_of_rows(self, n: int, arms: Iterable[Hashable]) -> tuple[Hashable, ...]:
-        labels = different(arms)
+        labels = validate.labels("arms", arms)
         if len(labels) != n:
             raise InvalidParameterError(
                 f"`arms` must hold one label per row of `features`, {n}; got {len(labels)}"
@@ -426,12 +429,12 @@ class ContextualBandit(OnlinePolicy):
                 f"the arms of the rows; got {n} rows"
             )
 
-    def _arm_number(self, arm: Hashable, row: int) -> int:
+    def _arm_number(self, arm: Hashable, row: int, name: str = "arm") -> int:
         """Return the number the policy knows an arm by; its row if the policy does not care."""
         if self._arms is not None:
-            return self._index(arm)
+            return self._index(arm, name)
         if self._known_arms is not None:
-            return validate.integer("arm", arm, low=0, high=self._known_arms - 1)
+            return validate.integer(name, arm, low=0, high=self._known_arms - 1)
         return row
 
     def _place(
@@ -442,8 +445,10 @@ class ContextualBandit(OnlinePolicy):
             return 0, self._arm_number(arm, 0)
         if arms is not None:
             labels = self._labels_of_rows(n, arms)
-            if arm not in labels:
-                raise InvalidParameterError(f"`arm` must be one of `arms`; got {arm!r}")
+            if validate.label("arm", arm) not in labels:
+                raise InvalidParameterError(
+                    f"`arm` must be one of `arms`; got {validate.shown(arm)}"
+                )
             row = labels.index(arm)
             return row, self._arm_number(arm, row)
         if self._arms is not None:
@@ -459,7 +464,8 @@ class ContextualBandit(OnlinePolicy):
             return validate.integer("arm", arm, low=0, high=n - 1)
         except InvalidParameterError:
             raise InvalidParameterError(
-                f"`arm` must be a row of `features`, a whole number in [0, {n - 1}]; got {arm!r}"
+                f"`arm` must be a row of `features`, a whole number in [0, {n - 1}]; got "
+                f"{validate.shown(arm)}"
             ) from None
 
 

@@ -25,7 +25,7 @@ from zib.contextual import policy
 from zib.core import entry, kernel
 from zib.core.entry import Entry
 from zib.core.rng import Role, stream
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 from zib.mab.classics import set_true_sizes
 
 ROUND, PENDING, REACHED = 0, 1, 2  # of `clock`
@@ -367,7 +367,8 @@ def give_true_sizes(spec: Any, state: Any, instance: Any) -> None:
     if getattr(spec, "needs_true_sizes", False):
         if not hasattr(instance, "reward_sizes"):
             raise InvalidParameterError(
-                f"`size`='true' needs an environment with a method `reward_sizes`; got {instance!r}"
+                f"`size`='true' needs an environment with a method `reward_sizes`; "
+                f"got {shown(instance)}"
             )
         inner = getattr(spec, "spec", spec)
         kind = "subgaussian" if inner.tail.kind == 0 else "subexponential"

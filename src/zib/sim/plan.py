@@ -101,7 +101,7 @@ class Plan:
             env,
             _rounds(checkpoints, horizon),
             check.integer("replications", replications, low=1),
-            check.integer("seed", seed, low=0),
+            check.seed("seed", seed),
         )
 
     @property
@@ -200,12 +200,13 @@ class Plan:
 
 
 def _labelled(
-    policies: Mapping[str, Any] | Sequence[Any], find: Callable[[Any], Any]
+    policies: Mapping[str, Any] | Sequence[Any], find: Callable[[Any, str], Any]
 ) -> dict[str, Any]:
     if isinstance(policies, Mapping):
         labelled = {str(label): spec for label, spec in policies.items()}
     else:
-        specs = [policies] if hasattr(policies, "_fields") else list(policies)
+        single = hasattr(policies, "_fields")
+        specs = [policies] if single else list(check.iterable("policies", policies))
         labels = [label_of(spec) if hasattr(spec, "_fields") else "" for spec in specs]
         labelled = {}
         for label, spec in zip(labels, specs, strict=True):
@@ -216,7 +217,7 @@ def _labelled(
     if not labelled:
         raise check.InvalidParameterError("`policies` must hold at least one policy; got none")
     for spec in labelled.values():
-        find(spec)
+        find(spec, "policies")
     return labelled
 
 
@@ -234,5 +235,5 @@ def _check_environment(env: Any) -> None:
     for name in ("n_arms", "instance"):
         if not hasattr(env, name):
             raise check.InvalidParameterError(
-                f"`env` must be an environment (it lacks `{name}`); got {env!r}"
+                f"`env` must be an environment (it lacks `{name}`); got {check.shown(env)}"
             )

@@ -209,7 +209,10 @@ class Results(Measured):
 
         All policies face the same rewards, so pairing removes most of the noise.
         """
-        a, b = (check.choice("policy", label, self.labels) for label in (first, second))
+        a, b = (
+            check.choice("first", first, self.labels),
+            check.choice("second", second, self.labels),
+        )
         apart = self.regret[a] - self.regret[b]
         count = int((self.finished[a] & self.finished[b]).sum())
         mean = np.asarray(intervals.mean(apart).value)

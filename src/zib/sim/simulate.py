@@ -146,11 +146,13 @@ def simulate(
     check.choice("backend", backend, BACKENDS)
     workers = default_workers() if workers is None else check.integer("workers", workers, low=1)
     check.choice("keep", keep, KEEP)
+    if not callable(progress):
+        check.flag("progress", progress)
     if backend == "dask":
         require_distributed()
     elif scheduler is not None:
         raise check.InvalidParameterError(
-            f"`scheduler` is for `backend`='dask'; got {scheduler!r} with {backend!r}"
+            f"`scheduler` is for `backend`='dask'; got {check.shown(scheduler)} with {backend!r}"
         )
     kept = _usable(as_store(store), plan)
     started = time.time()

@@ -26,8 +26,9 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
+from zib.core import validate
 from zib.core.saved import SavedStateError, write_atomically
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 
 VARIABLE = "ZIB_STORE"
 ENDING, LOCK = ".npz", ".lock"
@@ -150,11 +151,14 @@ class Store:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self._open(folder, "folder")
+
+    def _open(self, folder: str | os.PathLike[str] | None, name: str) -> None:
         if folder is None:
             folder = os.environ.get(VARIABLE) or default_folder()
-        self.folder = Path(folder).expanduser()
+        self.folder = validate.path(name, folder).expanduser()
         if self.folder.exists() and not self.folder.is_dir():
-            raise InvalidParameterError(f"`store` must be a folder; {self.folder} is a file")
+            raise InvalidParameterError(f"`{name}` must be a folder; {self.folder} is a file")
         self._swept = False
 
     def __repr__(self) -> str:
@@ -313,8 +317,12 @@ def as_store(store: bool | str | os.PathLike[str] | Store | None) -> Store | Non
     if store is True:
         return Store()
     if isinstance(store, (str, os.PathLike)):
-        return Store(store)
-    raise InvalidParameterError(f"`store` must be True, False, a folder or a Store; got {store!r}")
+        found = Store.__new__(Store)
+        found._open(store, "store")  # errors name the argument that was given
+        return found
+    raise InvalidParameterError(
+        f"`store` must be True, False, a folder or a Store; got {shown(store)}"
+    )
 
 
 def _warn(message: str) -> None:

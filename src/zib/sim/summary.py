@@ -165,7 +165,10 @@ class Summary(Measured):
 
     def difference(self, first: str, second: str, level: float = 0.95) -> Difference:
         """Return regret of `first` minus `second`, paired by replication, with a t interval."""
-        a, b = (check.choice("policy", label, self.labels) for label in (first, second))
+        a, b = (
+            check.choice("first", first, self.labels),
+            check.choice("second", second, self.labels),
+        )
         mean = self._arrays["mean"][a] - self._arrays["mean"][b]
         half = np.zeros_like(mean)
         if a != b:

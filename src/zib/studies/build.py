@@ -16,7 +16,7 @@ import zib.cases.loan
 from zib.contextual.links import LINKS
 from zib.contextual.policy import POLICIES
 from zib.core.kernel import REGISTRY
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 
 Makers = Mapping[str, Callable[..., Any]]
 
@@ -58,7 +58,7 @@ class Shelf(NamedTuple):
     def find(self, name: object, place: str) -> Callable[..., Any]:
         """Return what makes `name`, or raise with a suggestion."""
         if not isinstance(name, str):
-            raise StudyError(f"{place}: `kind` must be a name in quotes; got {name!r}")
+            raise StudyError(f"{place}: `kind` must be a name in quotes; got {shown(name)}")
         if name in self.kinds:
             return self.kinds[name]
         if name in self.elsewhere:
@@ -171,7 +171,7 @@ def joined(place: str, key: str) -> str:
 def as_table(value: object, place: str) -> Table:
     """Return `value` if it is a table, or raise."""
     if not isinstance(value, Mapping):
-        raise StudyError(f"{place} must be a table, as in [{place}]; got {value!r}")
+        raise StudyError(f"{place} must be a table, as in [{place}]; got {shown(value)}")
     return value
 
 

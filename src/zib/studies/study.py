@@ -217,7 +217,7 @@ def _study(data: dict[str, Any], text: str, source: Path, changes: tuple[str, ..
         about=_text(settings, "about"),
         horizon=horizon,
         replications=check.integer("replications", settings["replications"], low=1),
-        seed=check.integer("seed", settings["seed"], low=0),
+        seed=check.seed("seed", settings["seed"]),
         checkpoints=_checkpoints(settings["checkpoints"], horizon),
         cases=cases,
         how=_how(settings["run"], folder),
@@ -237,7 +237,7 @@ def _hash(settings: dict[str, Any], logs: dict[str, str]) -> str:
 def _text(settings: Mapping[str, Any], key: str) -> str:
     value = settings[key]
     if not isinstance(value, str):
-        raise StudyError(f"`{key}` must be a text in quotes; got {value!r}")
+        raise StudyError(f"`{key}` must be a text in quotes; got {check.shown(value)}")
     return value.strip()
 
 
@@ -334,5 +334,5 @@ def _output(table: object, source: Path) -> Path:
     check_keys(content, "output", ("folder",))
     folder = content.get("folder", f"results/{source.stem}")
     if not isinstance(folder, str) or not folder.strip():
-        raise StudyError(f"output: `folder` must be a path in quotes; got {folder!r}")
+        raise StudyError(f"output: `folder` must be a path in quotes; got {check.shown(folder)}")
     return source.parent / folder

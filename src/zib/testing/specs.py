@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from zib.core.spec import parameters_of
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 
 # What no parameter takes. Whether a finite number is right depends on the range of the parameter.
 _NEVER: tuple[Any, ...] = (math.nan, math.inf, -math.inf, "no such word", object())
@@ -68,7 +68,7 @@ def _made(kind: Any, given: dict[str, Any], name: str, value: Any) -> Any:
         if not all(part in sentence for part in (f"`{name}`", "got")) or "\n" in sentence:
             raise AssertionError(
                 f"the error for {name}={value!r} must be one sentence that names the parameter "
-                f"and the value; got {sentence!r}"
+                f"and the value; got {shown(sentence)}"
             ) from error
     except TypeError as error:
         if "not a registered" not in str(error):  # as for a link, which has to be registered

@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zib.core.cache import cached_ufunc
-from zib.core.validate import Closed, InvalidParameterError, inside
+from zib.core.validate import Closed, InvalidParameterError, inside, numbers
 
 Array = NDArray[np.float64]
 # Called with the name and the value of an argument; returns an array or raises.
@@ -42,12 +42,7 @@ def within(low: float = -np.inf, high: float = np.inf, closed: Closed = "both") 
     """Return the check that every entry lies in the interval; it hands on a float array."""
 
     def check(name: str, value: ArrayLike) -> Array:
-        try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidParameterError(f"`{name}` must hold numbers; got {value!r}") from None
-        if isinstance(value, (bool, np.bool_)):
-            raise InvalidParameterError(f"`{name}` must hold numbers; got {value!r}")
+        array = numbers(name, value)
         inside(name, array, low, high, closed)
         return array
 
@@ -103,20 +98,23 @@ def vectorised(scalar: Callable[..., float], **checks: Check) -> Callable[[F], F
         def public(*args: Any, **kwargs: Any) -> Any:
             function(*args, **kwargs)  # raises Python's own message for a wrong call
             given = signature.bind(*args, **kwargs).arguments
-            return over(scalar, *(check(name, given[name]) for name, check in checks.items()))
+            arrays = [check(name, given[name]) for name, check in checks.items()]
+            same_shape(*arrays, names=tuple(checks))
+            return over(scalar, *arrays)
 
         return public  # type: ignore[return-value]
 
     return declare
 
 
-def same_shape(*arrays: Array) -> None:
+def same_shape(*arrays: Array, names: Sequence[str] = ()) -> None:
     """Raise unless the arrays broadcast against each other."""
     try:
         np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:
         shapes = ", ".join(str(a.shape) for a in arrays)
-        raise InvalidParameterError(f"arguments must broadcast; got shapes {shapes}") from None
+        which = ", ".join(f"`{name}`" for name in names) or "arguments"
+        raise InvalidParameterError(f"{which} must broadcast; got shapes {shapes}") from None
 
 
 def number(result: Any) -> Any:

@@ -230,7 +230,7 @@ def kl_lower(p_hat: ArrayLike, n: ArrayLike, level: ArrayLike) -> Any:
 def _proportion(successes: ArrayLike, n: ArrayLike) -> tuple[Array, Array]:
     wins = NONNEGATIVE("successes", successes)
     pulls = NONNEGATIVE("n", n)
-    same_shape(wins, pulls)
+    same_shape(wins, pulls, names=("successes", "n"))
     if np.any(wins > pulls):
         raise InvalidParameterError("`successes` must not exceed `n`")
     with np.errstate(all="ignore"):
@@ -268,6 +268,7 @@ def bernoulli_upper(
     """
     p_hat, pulls = _proportion(successes, n)
     level = log_over(2.0)("delta", delta)
+    same_shape(p_hat, level, names=("n", "delta"))
     if choice("method", method, METHODS) == 1:
         return over(kl_upper_scalar, p_hat, pulls, level)
     return number(np.minimum(p_hat + over(hoeffding_radius_scalar, pulls, level), 1.0))
@@ -297,6 +298,7 @@ def bernoulli_lower(
     """
     p_hat, pulls = _proportion(successes, n)
     level = log_over(2.0)("delta", delta)
+    same_shape(p_hat, level, names=("n", "delta"))
     if choice("method", method, METHODS) == 1:
         return over(kl_lower_scalar, p_hat, pulls, level)
     return number(np.maximum(p_hat - over(hoeffding_radius_scalar, pulls, level), 0.0))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from zib.core.kernel import borrowing
-from zib.core.validate import InvalidParameterError, choice
+from zib.core.validate import InvalidParameterError, choice, shown
 from zib.theory._vectorise import (
     FROM_ONE,
     NONNEGATIVE,
@@ -288,9 +288,9 @@ def contextual_random_period(
             )
     if constants is None:
         return number(np.ceil(np.maximum(_mass(d, level) / (p * ez), _mass(q, level) / ew)))
-    if len(constants) != 4:
-        raise InvalidParameterError(f"`constants` must hold 4 numbers; got {constants!r}")
     c = NONNEGATIVE("constants", constants)
+    if c.shape != (4,):
+        raise InvalidParameterError(f"`constants` must hold 4 numbers; got {shown(constants)}")
     root = np.sqrt(level)
     first = (c[0] * np.sqrt(d) + c[1] * root) ** 2 / (p * ez**2) + 2.0 / (p * ez)
     third = (c[2] * np.sqrt(q) + c[3] * root) ** 2 / ew**2 + 2.0 / ew
@@ -400,9 +400,11 @@ def contextual_regret_bound(
     ridge_u = POSITIVE("ridge_occurrence", ridge_occurrence)
     start = np.minimum(NONNEGATIVE("random_rounds", random_rounds), t)
     printed = choice("version", version, VERSIONS) == 1
+    kappa_g = POSITIVE("kappa_magnitude", kappa_magnitude)
+    kappa_h = POSITIVE("kappa_occurrence", kappa_occurrence)
     if radii is None:
         rho_x = contextual_radius(
-            t, d, delta, ridge=ridge_v, sigma=sigma, kappa=kappa_magnitude, version=version
+            t, d, delta, ridge=ridge_v, sigma=sigma, kappa=kappa_g, version=version
         )
         rho_y = contextual_radius(
             t,
@@ -410,11 +412,14 @@ def contextual_regret_bound(
             delta,
             ridge=ridge_u,
             sigma=1.0 if printed else 0.5,
-            kappa=kappa_occurrence,
+            kappa=kappa_h,
             version=version,
         )
     else:
-        rho_x, rho_y = (POSITIVE("radii", r) for r in radii)
+        pair = radii if isinstance(radii, tuple) else tuple(POSITIVE("radii", radii))
+        if len(pair) != 2:
+            raise InvalidParameterError(f"`radii` must be a pair; got {shown(radii)}")
+        rho_x, rho_y = (POSITIVE("radii", r) for r in pair)
     if printed:
         with np.errstate(invalid="ignore"):
             wide_x = np.sqrt(2.0 * t * d * np.log((ridge_v + t) / (d * (1.0 + ridge_v))))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from zib.core.cache import cached_njit
 from zib.core.kernel import borrowing
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 from zib.theory._vectorise import NONNEGATIVE, REAL, Array, Check, number, same_shape
 from zib.theory.elementary import log1p_defect
 
@@ -366,5 +366,5 @@ def outcome_kl_upper(
 def _entries(name: str, value: ArrayLike, allowed: Check) -> Array:
     array = allowed(name, value)
     if array.ndim == 0:
-        raise InvalidParameterError(f"`{name}` must have one entry per outcome; got {value!r}")
+        raise InvalidParameterError(f"`{name}` must have one entry per outcome; got {shown(value)}")
     return array

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from zib.core.kernel import borrowing
-from zib.core.validate import InvalidParameterError
-from zib.theory._vectorise import NONNEGATIVE, REAL, UNIT, number, over, vectorised
+from zib.core.validate import InvalidParameterError, numbers, shown
+from zib.theory._vectorise import NONNEGATIVE, REAL, UNIT, Array, number, over, vectorised
 
 
 @borrowing
@@ -55,10 +55,15 @@ def product_upper(mean_upper: ArrayLike, prob_lower: ArrayLike, prob_upper: Arra
     high = UNIT("prob_upper", prob_upper)
     if np.any(low > high):
         raise InvalidParameterError("`prob_lower` must not exceed `prob_upper`")
-    mean = np.asarray(mean_upper, dtype=np.float64)
-    if np.isnan(mean).any():
-        raise InvalidParameterError("`mean_upper` must not be NaN")
-    return over(signed_product, mean, low, high)
+    return over(signed_product, _bound("mean_upper", mean_upper), low, high)
+
+
+def _bound(name: str, value: ArrayLike) -> Array:
+    """Return bounds, which may be infinite, or raise."""
+    array = numbers(name, value)
+    if np.isnan(array).any():
+        raise InvalidParameterError(f"`{name}` must not be NaN; got {shown(value)}")
+    return array
 
 
 def product_lower(mean_lower: ArrayLike, prob_lower: ArrayLike, prob_upper: ArrayLike) -> Any:
@@ -81,7 +86,7 @@ def product_lower(mean_lower: ArrayLike, prob_lower: ArrayLike, prob_upper: Arra
     >>> product_lower(2.0, 0.1, 0.3), product_lower(-2.0, 0.1, 0.3)
     (0.2, -0.6)
     """
-    mean = -np.asarray(mean_lower, dtype=np.float64)
+    mean = -_bound("mean_lower", mean_lower)
     return number(-np.asarray(product_upper(mean, prob_lower, prob_upper)))
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib.core.validate import InvalidParameterError, choice, integer, real, vector
+from zib.core.validate import InvalidParameterError, choice, integer, real, shown, vector
 from zib.theory._vectorise import Array, number, within
 from zib.theory.bernoulli import bernoulli_kl
 from zib.theory.divergence import divergence_to
+from zib.theory.joint_curve import FAMILIES
 from zib.theory.means import trimming_factor_scalar
 from zib.theory.subweibull import subweibull_d, subweibull_e
 
@@ -74,6 +75,7 @@ def lower_bound(
     19.47
     """
     mu, p = _arms(means, probs)
+    choice("family", family, FAMILIES)
     reward = mu * p
     best = float(reward.max())
     gap = best - reward
@@ -92,6 +94,7 @@ def lower_bound(
         return float((gap[worse] / divergence).sum())
 
 
+@np.errstate(all="ignore")
 def printed_lower_bound(
     means: ArrayLike, probs: ArrayLike, sigma: float, *, reading: str = "literal"
 ) -> float:
@@ -131,6 +134,7 @@ def printed_lower_bound(
     """
     mu, p = _arms(means, probs)
     sigma = real("sigma", sigma, 0.0, closed="neither")
+    spread = np.float64(sigma)  # of NumPy: dividing by its square is inf, not an error
     literal = choice("reading", reading, ("literal", "repaired")) == 0
     reward = mu * p
     best = float(reward.max())
@@ -142,9 +146,9 @@ def printed_lower_bound(
             return math.nan
         shift = m - best / q if literal else best / q - m
         other = min(q, best / m) if literal else max(q, best / m)
-        total += max(shift, 0.0) ** 2 / (2.0 * sigma**2)
+        total += max(shift, 0.0) ** 2 / (2.0 * spread**2)
         total += bernoulli_kl(float(q), float(min(other, 1.0)))
-    return total
+    return float(total)
 
 
 def worse_arms(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array, Array, Array]:
@@ -163,10 +167,17 @@ def worse_arms(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array,
 
 
 def _tail(theta: float, size: float) -> tuple[float, float, float]:
-    """Return e·D·C, E and the power of log T of a sub-Weibull tail."""
+    """Return e·D·C, E and the power of log T of a sub-Weibull tail.
+
+    The power is a number of NumPy, whose powers end in inf instead of in an error.
+    """
     theta = real("theta", theta, 0.0, closed="neither")
     size = real("size", size, 0.0, closed="neither")
-    return math.e * subweibull_d(theta, size) * size, subweibull_e(theta), max(1.0 / theta, 1.0)
+    return (
+        math.e * subweibull_d(theta, size) * size,
+        subweibull_e(theta),
+        np.float64(max(1.0 / theta, 1.0)),
+    )
 
 
 def _moment(epsilon: float, moment: float) -> tuple[float, float]:
@@ -177,9 +188,11 @@ def _moment(epsilon: float, moment: float) -> tuple[float, float]:
 
 def _many(n_arms: int, prob_min: float, horizon: ArrayLike) -> tuple[int, float, Array]:
     arms = integer("n_arms", n_arms, 1)
-    return arms, real("prob_min", prob_min, 0.0, 1.0, "right"), HORIZON("horizon", horizon)
+    least = np.float64(real("prob_min", prob_min, 0.0, 1.0, "right"))  # whose squares divide
+    return arms, least, HORIZON("horizon", horizon)
 
 
+@np.errstate(all="ignore")
 def light_tail_regret_bound(
     means: ArrayLike,
     probs: ArrayLike,
@@ -234,7 +247,7 @@ def light_tail_regret_bound(
         if best > 1.0:
             raise InvalidParameterError(
                 "`means` * `probs` must not exceed 1 for the simplified constants; "
-                f"got {best!r} (rescale the rewards, or use constants='sharp')"
+                f"got {shown(best)} (rescale the rewards, or use constants='sharp')"
             )
         first = 8.0 / p1**2 * log_t * gap.sum()
         root = 4.0 * (9.0 + 512.0 * dc**2) * float((1.0 / (p**2 * gap)).sum()) * log_t
@@ -248,6 +261,7 @@ def light_tail_regret_bound(
     return number(first + root + tail + rest)
 
 
+@np.errstate(all="ignore")
 def light_tail_minimax_bound(
     n_arms: int, prob_min: float, horizon: ArrayLike, theta: float, size: float
 ) -> Any:
@@ -333,6 +347,7 @@ def heavy_tail_regret_bound(
         return number(constant + float(rate.sum()) * np.log(t))
 
 
+@np.errstate(all="ignore")
 def heavy_tail_minimax_bound(
     n_arms: int, prob_min: float, horizon: ArrayLike, epsilon: float, moment: float
 ) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from zib.core.kernel import borrowing
-from zib.core.validate import InvalidParameterError, choice, real
+from zib.core.validate import InvalidParameterError, choice, real, shown
 from zib.theory._vectorise import (
     NONNEGATIVE,
     POSITIVE,
@@ -263,10 +263,10 @@ def _scipy_law(dist: Any) -> _Tail:
     if not all(callable(getattr(dist, name, None)) for name in needed):
         raise InvalidParameterError(
             "`dist` must be a frozen continuous SciPy distribution or one of "
-            f"{', '.join(repr(law) for law in LAWS)}; got {dist!r}"
+            f"{', '.join(repr(law) for law in LAWS)}; got {shown(dist)}"
         )
     if not callable(getattr(getattr(dist, "dist", None), "pdf", None)):
-        raise InvalidParameterError(f"`dist` must be a continuous distribution; got {dist!r}")
+        raise InvalidParameterError(f"`dist` must be a continuous distribution; got {shown(dist)}")
     centre = float(dist.mean())
 
     def log_survival(t: Array) -> Array:

@@ -208,7 +208,12 @@ def advise(
     replications = check.integer("replications", replications, low=2)
     level = check.real("level", level, low=0, high=1, closed="neither")
     seed = check.integer("seed", seed, low=0)
-    tell = progress or (lambda message, share: None)
+    check.flag("simulate", simulate)
+    if source is not None and not isinstance(source, Mapping):
+        raise check.InvalidTypeError(f"`source` must be a mapping; got {check.shown(source)}")
+    tell = (
+        (lambda message, share: None) if progress is None else check.function("progress", progress)
+    )
     reading = 0.6 if simulate else 0.9
     found = collect(log, seed, lambda share: tell("reading the log", reading * share))
     tell("fitting laws", reading)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 from zib.report.numbers import MISSING, number, percent
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Evaluation:
         }
         if what not in tables:
             raise InvalidParameterError(
-                f"`what` must be 'values', 'differences' or 'diagnostics'; got {what!r}"
+                f"`what` must be 'values', 'differences' or 'diagnostics'; got {shown(what)}"
             )
         rows, names = tables[what]
         frame = pd.DataFrame.from_records(list(rows), columns=list(names))
@@ -210,7 +210,8 @@ def _last(rows: tuple[Row, ...], policy: str, estimator: str | None, how: str) -
     found = [row for row in rows if row.policy == policy and estimator in (None, row.estimator)]
     if not found:
         raise InvalidParameterError(
-            f"`policy` and `estimator` must be among those {how}; got {policy!r}, {estimator!r}"
+            f"`policy` and `estimator` must be among those {how}; "
+            f"got {shown(policy)}, {estimator!r}"
         )
     return found[-1]
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.core.validate import InvalidParameterError
+from zib.core.validate import InvalidParameterError, shown
 from zib.stats.regression import Scaling, arm_slices, fit_linear, fit_logistic, scaling
 
 Array = NDArray[np.float64]
@@ -82,7 +82,7 @@ class Hurdle(_OwnModel):
         ):
             if part is not None and not (hasattr(part, "fit") and hasattr(part, method)):
                 raise InvalidParameterError(
-                    f"`{name}` must have the methods fit and {method}; got {part!r}"
+                    f"`{name}` must have the methods fit and {method}; got {shown(part)}"
                 )
         self.occurrence = occurrence
         self.magnitude = magnitude
@@ -172,7 +172,7 @@ class OnePart(_OwnModel):
             hasattr(regressor, "fit") and hasattr(regressor, "predict")
         ):
             raise InvalidParameterError(
-                f"`regressor` must have the methods fit and predict; got {regressor!r}"
+                f"`regressor` must have the methods fit and predict; got {shown(regressor)}"
             )
         self.regressor = regressor
         self.weighted = regressor is None
@@ -237,13 +237,13 @@ def _constant_if_one_class(paid: NDArray[np.bool_]) -> float | None:
 
 def resolve_model(model: Any) -> Any:
     """Return a model from its name, or check that an object has what a model needs."""
-    if model == "hurdle":
+    if isinstance(model, str) and model == "hurdle":
         return Hurdle()
-    if model == "one_part":
+    if isinstance(model, str) and model == "one_part":
         return OnePart()
-    if not isinstance(model, str) and hasattr(model, "fit") and hasattr(model, "predict"):
+    if not isinstance(model, (str, type)) and hasattr(model, "fit") and hasattr(model, "predict"):
         return model
     raise InvalidParameterError(
         "`model` must be 'hurdle', 'one_part' or an object with the methods "
-        f"fit(arm, context, reward, n_arms) and predict(context); got {model!r}"
+        f"fit(arm, context, reward, n_arms) and predict(context); got {shown(model)}"
     )

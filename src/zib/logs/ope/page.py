@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zib.core.validate import InvalidParameterError, choice
+from zib.core.validate import InvalidParameterError, choice, shown
 from zib.logs.ope.evaluation import GRADES, Difference, Evaluation, Value
 from zib.report import paper_style, save_figure
 from zib.report.numbers import MISSING, interval, listing, number, percent, shortened
@@ -213,13 +213,15 @@ def forest_panel(
         evaluation.values if what == "values" else evaluation.differences
     )
     if not rows:
-        raise InvalidParameterError(f"`what` must be something the evaluation has; got {what!r}")
+        raise InvalidParameterError(
+            f"`what` must be something the evaluation has; got {shown(what)}"
+        )
     known = tuple(dict.fromkeys(row.estimator for row in rows))
     wanted = known if estimators is None else tuple(estimators)
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
         raise InvalidParameterError(
-            f"`estimators` must be among {', '.join(map(repr, known))}; got {estimators!r}"
+            f"`estimators` must be among {', '.join(map(repr, known))}; got {shown(estimators)}"
         )
     policies = tuple(dict.fromkeys(row.policy for row in (*evaluation.values, *rows)))
     room = 0.7 / len(wanted)

@@ -72,9 +72,13 @@ def snapshot(
     that decides at random.
     """
     if not isinstance(bandit, ContextualBandit):
-        raise InvalidParameterError(f"`bandit` must be a zib.ContextualBandit; got {bandit!r}")
+        raise InvalidParameterError(
+            f"`bandit` must be a zib.ContextualBandit; got {validate.shown(bandit)}"
+        )
     if not callable(features):
-        raise InvalidParameterError(f"`features` must be a function; got {features!r}")
+        raise InvalidParameterError(
+            f"`features` must be a function; got {validate.shown(features)}"
+        )
     draws = validate.integer("draws", draws, low=1)
     return Snapshot(copy.deepcopy(bandit), features, draws)
 
@@ -175,7 +179,9 @@ def checked_probabilities(what: str, values: Any, n: int, n_arms: int) -> Array:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidParameterError(f"{what} must return numbers; got {values!r}") from None
+        raise InvalidParameterError(
+            f"{what} must return numbers; got {validate.shown(values)}"
+        ) from None
     if array.shape != (n, n_arms):
         raise InvalidParameterError(
             f"{what} must return one probability per row and arm, shape ({n}, {n_arms}); "
@@ -202,7 +208,8 @@ def resolve_targets(policies: Any, arms: Arms) -> list[Target]:
         pairs = [(_name_of(policy, at), policy) for at, policy in enumerate(policies)]
     else:
         raise InvalidParameterError(
-            f"`policies` must be a mapping of names to policies, or a list; got {policies!r}"
+            f"`policies` must be a mapping of names to policies, or a list; "
+            f"got {validate.shown(policies)}"
         )
     if not pairs:
         raise InvalidParameterError("`policies` must hold at least one policy; got none")
@@ -276,7 +283,7 @@ def _one(name: str, arm: Any, arms: Arms, reserved: bool = False) -> Array:
     """Return all mass on one arm, or raise and name those there are."""
     try:
         at = arms.index(arm)
-    except ValueError:
+    except (ValueError, TypeError):
         known = ", ".join(repr(label) for label in arms[:8]) + (", …" if len(arms) > 8 else "")
         words = {str(label): label for label in arms}
         options = [*words, *(("uniform", "logging") if reserved else ())]
@@ -284,7 +291,9 @@ def _one(name: str, arm: Any, arms: Arms, reserved: bool = False) -> Array:
         hint = f" (did you mean {words.get(near[0], near[0])!r}?)" if near else ""
         also = "'uniform', 'logging' or " if reserved else ""
         raise InvalidParameterError(
-            f"policy {name!r} must be {also}about arms of the log, {known}; got {arm!r}{hint}"
+            f"`policies`: policy {validate.shown(name)} must be {also}about arms of the log, "
+            f"{known}; "
+            f"got {validate.shown(arm)}{hint}"
         ) from None
     out = np.zeros(len(arms))
     out[at] = 1.0

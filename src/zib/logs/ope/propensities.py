@@ -41,10 +41,10 @@ class Strata:
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
-        names = [columns] if isinstance(columns, str) else list(columns)
+        names = [columns] if isinstance(columns, str) else validate.words("columns", columns)
         if not names:
             raise InvalidParameterError("`columns` must name at least one column; got none")
-        self.columns = [str(name) for name in names]
+        self.columns = list(names)
 
     def __repr__(self) -> str:
         return f"Strata({self.columns!r})"
@@ -163,7 +163,8 @@ class StrataSource(Source):
             if not found:
                 known = ", ".join(map(repr, log.context_names)) or "none"
                 raise InvalidParameterError(
-                    f"`columns` must be context columns of the log ({known}); got {name!r}"
+                    f"`columns` must be context columns of the log ({known}); "
+                    f"got {validate.shown(name)}"
                 )
             self._at += found
 

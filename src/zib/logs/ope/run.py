@@ -136,6 +136,7 @@ def evaluate(
     replicates = validate.integer("replicates", replicates, low=200)
     validate.choice("on_missing_support", on_missing_support, ("raise", "warn"))
     seed = validate.integer("seed", seed, low=0)
+    validate.flag("progress", progress)
     if not isinstance(log, Log):
         raise InvalidParameterError(
             f"`log` must be a zib.datasets.LoggedData or LogScan; got {type(log).__name__}"
@@ -144,7 +145,9 @@ def evaluate(
         raise InvalidParameterError(f"`log` must have at least 2 rows; got {log.n_rows}")
     targets = resolve_targets(policies, log.arms)
     base = _baseline(baseline, targets, len(log.arms))
-    chosen = resolve_model(model) if any(ESTIMATORS[e].model for e in names) else None
+    chosen = resolve_model(model)
+    if not any(ESTIMATORS[e].model for e in names):
+        chosen = None
     if chosen is not None and log.n_rows < 10 * folds:
         raise InvalidParameterError(
             f"`log` must have at least {10 * folds} rows to fit a model in {folds} folds; "
@@ -188,7 +191,7 @@ def evaluate(
 
 
 def _estimators(given: Any) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
+    names = (given,) if isinstance(given, str) else validate.words("estimators", given)
     if not names:
         raise InvalidParameterError("`estimators` must name at least one; got none")
     for name in names:
@@ -196,7 +199,9 @@ def _estimators(given: Any) -> tuple[str, ...]:
             near = difflib.get_close_matches(str(name).lower(), ESTIMATORS, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             allowed = ", ".join(map(repr, ESTIMATORS))
-            raise InvalidParameterError(f"`estimators` must be among {allowed}; got {name!r}{hint}")
+            raise InvalidParameterError(
+                f"`estimators` must be among {allowed}; got {validate.shown(name)}{hint}"
+            )
     return tuple(dict.fromkeys(names))
 
 
@@ -204,6 +209,8 @@ def _baseline(baseline: str | None, targets: list[Target], n_arms: int) -> int |
     if baseline is None:
         return None
     names = [target.name for target in targets]
+    if not isinstance(baseline, str):
+        baseline = validate.shown(baseline)
     if baseline in names:
         return names.index(baseline)
     if baseline == "logging":
@@ -211,7 +218,8 @@ def _baseline(baseline: str | None, targets: list[Target], n_arms: int) -> int |
         return len(names)
     known = ", ".join(map(repr, names))
     raise InvalidParameterError(
-        f"`baseline` must be 'logging' or the name of a policy ({known}); got {baseline!r}"
+        f"`baseline` must be 'logging' or the name of a policy ({known}); "
+        f"got {validate.shown(baseline)}"
     )
 
 

@@ -1,0 +1,433 @@
+"""One valid call, or a few, of everything public that takes arguments.
+
+The fuzzer spoils one argument at a time. What kind of argument it is follows from the valid value,
+unless `KINDS` says more; `test_no_name_is_left_out` compares with the public names.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import zib
+import zib.advise
+import zib.ope
+from tests import contextual_policies, policies
+from tests.env.test_conformance import EXAMPLES
+from zib import contextual, env, mab, theory
+from zib.cases import loan
+from zib.env import registry
+from zib.logs import LoggedData, open_log
+from zib.sim import Plan, Store
+
+
+class Call(NamedTuple):
+    """A function, arguments it takes, and what must not change when it refuses one."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+    watched: Callable[[], Any] | None = None
+
+
+# Kinds that the valid value does not tell. `anything`: any object is a value.
+KINDS = {
+    "seed": "seed",
+    "arm": "label",
+    "arms": "labels",
+    "path": "path",
+    "folder": "path",
+    "source": "anything",
+    "text": "text",
+}
+# Arguments with a meaning of their own in one call.
+KINDS_IN = {
+    ("always", "arm"): "anything",
+    ("add_arm", "arm"): "new label",
+    ("from_arrays", "arm"): "column of labels",
+    ("from_arrays", "time"): "column",
+    ("from_arrays", "unit"): "column of labels",
+    ("from_frame", "arm"): "column name",
+    ("from_frame", "reward"): "column name",
+    ("from_frame", "propensity"): "column name",
+    ("from_frame", "time"): "column name",
+    ("from_frame", "unit"): "column name",
+    ("register_id", "name"): "new label",
+    ("disjoint", "arms"): "array",
+    ("hybrid", "arms"): "array",
+    ("update_many", "arms"): "known labels",
+    ("LoanPricing", "source"): "text",
+    ("register_id", "factory"): "function",
+    ("simulate", "progress"): "progress",
+    ("simulate", "store"): "store",
+    ("from_frame", "frame"): "table",
+    ("open_log", "source"): "table",
+    ("BootstrapContextual", "features"): "word or function",
+    ("evaluate", "policies"): "not functions",
+    ("Strata", "columns"): "not strings",
+    ("advise", "source"): "not a mapping",
+}
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def small_log() -> LoggedData:
+    rng = _rng()
+    arm = rng.integers(2, size=300)
+    reward = (rng.random(300) < 0.3) * rng.normal(4.0, 1.0, 300)
+    return LoggedData.from_arrays(
+        np.array(["a", "b"])[arm],
+        reward,
+        propensity=np.full(300, 0.5),
+        context=rng.integers(2, size=(300, 2)).astype(float),
+    )
+
+
+def _declared(prefix: str, examples: Any) -> Iterator[Call]:
+    seen = set()
+    for example in examples:
+        kind = type(example)
+        given = example.parameters() if hasattr(example, "parameters") else {}
+        shape = (kind, tuple((k, type(v)) for k, v in given.items()))
+        if given and shape not in seen and kind.__module__.startswith("zib."):
+            seen.add(shape)
+            yield Call(f"{prefix}.{kind.__name__}", kind, given)
+
+
+def constructors() -> Iterator[Call]:
+    """Specs, laws and environments, from the examples of the conformance tests."""
+    yield from _declared("mab", policies.SPECS.values())
+    yield from _declared("contextual", contextual_policies.SPECS.values())
+    laws = [
+        env.Constant(1.0),
+        env.Exponential(2.0),
+        env.Gaussian(1.0, 2.0),
+        env.GaussianMixture(1.0, 0.5),
+        env.LogNormal(0.1, 0.5),
+        env.Pareto(2.0, 1.5),
+        env.StudentT(1.0, 1.0, 3.0),
+        env.Empirical([1.0, 2.0], [0.5, 0.5]),
+        env.QuantileTable([0.0, 0.5, 1.0], [1.0, 2.0, 4.0]),
+        env.Mixture([env.Constant(0.0), env.Exponential(2.0)], [0.7, 0.3]),
+        env.ZeroInflated(env.Gaussian(1.0, 1.0), 0.3),
+    ]
+    yield from _declared("env", [*laws, *EXAMPLES.values()])
+    yield Call("mab.SubGaussian", mab.SubGaussian, {"sigma": 1.0})
+    yield Call("mab.SubExponential", mab.SubExponential, {"size": 1.0})
+    yield Call("mab.SubWeibull", mab.SubWeibull, {"theta": 1.0, "size": 2.0})
+    yield Call("contextual.MedianOfMeans", contextual.MedianOfMeans, {"groups": 7})
+    yield Call("contextual.LeastSquares", contextual.LeastSquares, {"link": "log"})
+    yield Call("contextual.StandardLink", contextual.StandardLink, {"name": "logit"})
+    yield Call(
+        "contextual.GLMModel",
+        contextual.GLMModel,
+        {"family": "bernoulli", "ridge": 1.0, "bound": 1.0, "memory": 4096},
+    )
+    models = (contextual.GLMModel("bernoulli"), contextual.GLMModel("gaussian"))
+    yield Call(
+        "contextual.Template",
+        contextual.Template,
+        {
+            "occurrence": models[0],
+            "magnitude": models[1],
+            "kind": "ucb",
+            "scale": 1.0,
+            "growth": "log",
+            "random_rounds": 3,
+        },
+    )
+    yield Call(
+        "env.BootstrapContextual",
+        env.BootstrapContextual,
+        {"log": small_log(), "features": "disjoint", "empty": "raise", "use_propensity": True},
+    )
+    yield Call("env.make", env.make, {"name": env.list_ids()[0]})
+    known = set(env.list_ids())
+
+    def register_id(name: Any, factory: Any) -> None:
+        env.register_id(name, factory)
+        for new in set(env.list_ids()) - known:
+            registry._IDS.pop(new)
+
+    yield Call("env.register_id", register_id, {"name": "fuzz/one", "factory": loan.LoanMarket})
+    yield Call("env.from_dict", env.from_dict, {"data": EXAMPLES["GaussianMAB"].to_dict()})
+    yield Call("env.law_from_dict", env.law_from_dict, {"data": laws[1].to_dict()})
+    yield Call("loan.LoanMarket", loan.LoanMarket, {"slope": 0.35, "acceptance": 0.22})
+    yield Call(
+        "loan.synthetic_loan_records",
+        loan.synthetic_loan_records,
+        {"n": 200, "seed": 1, "slope": 0.35, "acceptance": 0.22},
+    )
+
+
+THEORY: dict[str, list[dict[str, Any]]] = {
+    "bernoulli_lower": [{"successes": 10, "n": 1000, "delta": 0.05, "method": "kl"}],
+    "bernoulli_upper": [{"successes": 10, "n": [1000, 2000], "delta": 0.05, "method": "kl"}],
+    "contextual_optimism": [{"radius": 2.0, "spread": 1.0}],
+    "contextual_radius": [
+        {"rounds": 1000, "dim": 5, "delta": 0.01, "ridge": 1.0, "sigma": 1.0, "kappa": 1.0,
+         "norm": 1.0, "version": "printed"},
+    ],
+    "contextual_random_period": [
+        {"dim_magnitude": 5, "dim_occurrence": 5, "delta": 0.01, "prob_min": 0.2,
+         "eigenvalue_magnitude": 0.1, "eigenvalue_occurrence": 0.1,
+         "constants": (1.0, 1.0, 1.0, 1.0)},
+    ],
+    "contextual_regret_bound": [
+        {"horizon": 1e6, "dim_magnitude": 5, "dim_occurrence": 5, "delta": 1e-4, "sigma": 1.0,
+         "slope_magnitude": 1.0, "slope_occurrence": 0.25, "kappa_magnitude": 1.0,
+         "kappa_occurrence": 0.2, "prob_min": 0.25, "at_zero": 0.0, "ridge_magnitude": 1.0,
+         "ridge_occurrence": 1.0, "random_rounds": 0.0, "version": "corrected"},
+        {"horizon": [1e6], "dim_magnitude": 5, "dim_occurrence": 5, "delta": 1e-4,
+         "radii": (2.0, 3.0)},
+    ],
+    "contextual_spread": [
+        {"dim": 10, "delta": 1e-4, "horizon": 1e4, "sigma": 1.0, "n_actions": 100}
+    ],
+    "contextual_thompson_rate": [{"horizon": 1e4, "dim_magnitude": 2, "dim_occurrence": 3}],
+    "divergence_to": [
+        {"mean": 2.0, "prob": 0.2, "target": 0.5, "sigma": 1.0, "family": "gaussian"},
+        {"mean": 2.0, "prob": 0.2, "target": 0.5, "family": "gamma", "shape": 2.0},
+    ],
+    "exponential_subexponential_size": [{"mean": 2.0}],
+    "given_count_radius": [{"count": 100, "delta": 0.05, "sigma": 1.0}],
+    "heavy_tail_minimax_bound": [
+        {"n_arms": 10, "prob_min": 0.2, "horizon": 1e10, "epsilon": 1.0, "moment": 5.0}
+    ],
+    "heavy_tail_regret_bound": [
+        {"means": [2.5, 2.0], "probs": [0.2, 0.2], "horizon": 1e6, "epsilon": 1.0, "moment": 8.0}
+    ],
+    "hoeffding_radius": [{"n": 100, "delta": 0.05}, {"n": [1, 2], "delta": [0.1, 0.2]}],
+    "joint_kl_level": [{"delta": 0.05}],
+    "joint_kl_lower": [
+        {"n": 100, "count": 5, "total": 20.0, "sigma": 1.0, "level": 3.0, "family": "gaussian"},
+    ],
+    "joint_kl_upper": [
+        {"n": 100, "count": 5, "total": 20.0, "sigma": 1.0, "level": 3.0, "family": "gaussian"},
+        {"n": 100, "count": 5, "total": 20.0, "level": 3.0, "family": "gamma", "shape": 2.0},
+        {"n": 100, "count": 5, "total": 20.0, "spread": 9.0, "level": 3.0, "family": "gaussian"},
+    ],
+    "kl_lower": [{"p_hat": 0.01, "n": 1000, "level": 3.0}],
+    "kl_upper": [{"p_hat": 0.01, "n": 1000, "level": [3.0, 4.0]}],
+    "light_tail_minimax_bound": [
+        {"n_arms": 10, "prob_min": 0.2, "horizon": 1e8, "theta": 2.0, "size": 1.0}
+    ],
+    "light_tail_regret_bound": [
+        {"means": [2.5, 2.0], "probs": [0.2, 0.2], "horizon": 1e6, "theta": 2.0, "size": 1.0,
+         "constants": "simplified"},
+    ],
+    "lower_bound": [
+        {"means": [2.5, 2.0], "probs": [0.2, 0.2], "sigma": 1.0, "family": "gaussian"}
+    ],
+    "outcome_kl_upper": [
+        {"counts": [90, 6, 3], "means": [0.0, 1.0, 20.0], "sigma": 0.0, "level": 3.0}
+    ],
+    "printed_lower_bound": [
+        {"means": [2.5, 2.0], "probs": [0.2, 0.2], "sigma": 1.0, "reading": "literal"}
+    ],
+    "product_lower": [{"mean_lower": 2.0, "prob_lower": 0.1, "prob_upper": 0.3}],
+    "product_upper": [{"mean_upper": 2.0, "prob_lower": 0.1, "prob_upper": 0.3}],
+    "product_subexponential_size": [{"mean": 2.0, "prob": 0.3, "lam": 1.0}],
+    "product_variance_proxy": [{"mean": 2.0, "prob": 0.3, "sigma": 1.0}],
+    "product_variance_proxy_gradient": [{"mean": 2.0, "prob": 0.3, "sigma": 1.0}],
+    "subexponential_radius": [{"count": 100, "delta": 0.05, "lam": 1.0}],
+    "subweibull_constants": [{"theta": 1.0, "size": 2.0}],
+    "subweibull_radius": [{"n": 100, "delta": 0.05, "theta": 1.0, "size": 2.0}],
+    "thompson_regret_rate": [{"means": [2.5, 2.0], "probs": [0.2, 0.2], "horizon": 1e4}],
+    "trimmed_count_radius": [{"count": 2000, "delta": 0.05, "moment": 4.0, "epsilon": 1.0}],
+    "trimmed_mean": [
+        {"values": [1.0, 2.0, 900.0, 1.0], "delta": 0.05, "moment": 20.0, "epsilon": 1.0}
+    ],
+    "trimmed_radius": [
+        {"n": 10_000, "prob": 0.2, "delta": 0.05, "moment": 4.0, "epsilon": 1.0}
+    ],
+    "trimming_factor": [{"prob": 1.0, "epsilon": 1.0}],
+    "unseen_upper": [{"n": 100, "level": 3.0, "magnitude": 2.0}],
+    "zi_subweibull_min_n": [{"prob": 0.5, "delta": 0.05, "method": "printed"}],
+    "zi_subweibull_radius": [
+        {"n": 100_000, "prob": 0.5, "delta": 0.05, "theta": 2.0, "size": 1.0}
+    ],
+}  # fmt: skip
+
+
+def formulas() -> Iterator[Call]:
+    """Every function of `zib.theory`, and the encoders and links of `zib.contextual`."""
+    for name, examples in THEORY.items():
+        for arguments in examples:
+            yield Call(f"theory.{name}", getattr(theory, name), arguments)
+    from scipy import stats
+
+    size = {"dist": stats.expon(), "theta": 1.0, "scale": 1.0}
+    yield Call("theory.subweibull_size", theory.subweibull_size, size)
+    context, table = [1.0, 0.5], [[1.0, 0.0], [0.0, 1.0]]
+    encode = {"context": context, "n_arms": 2, "arms": [0, 1], "intercept": True}
+    yield Call("contextual.disjoint", contextual.disjoint, encode)
+    yield Call("contextual.hybrid", contextual.hybrid, {**encode, "shared_features": table})
+    yield Call(
+        "contextual.shared",
+        contextual.shared,
+        {"context": context, "arm_features": table, "interactions": True, "intercept": True},
+    )
+    yield Call("contextual.kappa", contextual.kappa, {"link": contextual.Logit(), "radius": 1.0})
+
+
+def online() -> Iterator[Call]:
+    """Bandits: the constructors and every method that takes arguments."""
+    spec = mab.ZIUCB(horizon=100, sigma=1.0)
+    yield Call(
+        "Bandit",
+        zib.Bandit,
+        {"spec": spec, "arms": ["a", "b"], "n_arms": None, "seed": 1, "inflated": 0.0},
+    )
+    yield Call("Bandit", zib.Bandit, {"spec": None, "n_arms": 3, "seed": 1})
+    bandit = zib.Bandit(spec, arms=["a", "b"], seed=1)
+    bandit.update_many(["a", "b", "a"], [0.0, 2.0, 3.0])
+    other = copy.copy(bandit)
+    text = bandit.dumps()
+    file = Path(tempfile.mkdtemp(), "bandit.json")
+    bandit.save(file)
+    for name, arguments in {
+        "update": {"arm": "a", "reward": 1.0},
+        "update_many": {"arms": ["a", "b"], "rewards": [0.0, 1.0]},
+        "revise": {"arm": "b", "old": 2.0, "new": 1.0},
+        "merge": {"other": other, "since": None},
+        "add_arm": {"arm": "c"},
+        "remove_arm": {"arm": "b"},
+        "means": {"level": 0.9},
+        "propensities": {"draws": 20},
+        "save": {"path": str(file)},
+    }.items():
+        yield _method("Bandit", bandit, name, arguments)
+    yield Call("Bandit.load", zib.Bandit.load, {"path": str(file), "seed": 1})
+    yield Call("Bandit.loads", zib.Bandit.loads, {"text": text, "seed": 1, "source": "a text"})
+    yield from _contextual()
+
+
+def _method(kind: str, owner: Any, name: str, arguments: dict[str, Any]) -> Call:
+    """Call a method of a copy, made anew for every call so that no call sees another one."""
+    current = [copy.copy(owner)]
+
+    def function(**given: Any) -> Any:
+        current[0] = copy.copy(owner)
+        return getattr(current[0], name)(**given)
+
+    before = owner.dumps()
+    return Call(f"{kind}.{name}", function, arguments, lambda: current[0].dumps() == before)
+
+
+def _contextual() -> Iterator[Call]:
+    spec = contextual.ZIUCB(horizon=100, sigma=1.0, memory=256)
+    yield Call(
+        "ContextualBandit",
+        zib.ContextualBandit,
+        {"spec": spec, "n_features": 2, "arms": ["a", "b"], "seed": 1, "inflated": 0.0},
+    )
+    features = [[1.0, 0.0], [0.0, 1.0]]
+    bandit = zib.ContextualBandit(spec, n_features=2, arms=["a", "b"], seed=1)
+    bandit.update_many(["a", "b"], [0.0, 2.0], features)
+    for name, arguments in {
+        "select": {"features": features, "arms": ["b", "a"]},
+        "indices": {"features": features, "arms": ["b", "a"]},
+        "propensities": {"features": features, "draws": 5, "arms": ["b", "a"]},
+        "predict": {"features": features, "level": 0.9, "arms": ["b", "a"]},
+        "update": {"arm": "a", "reward": 1.0, "features": features, "arms": ["b", "a"]},
+        "update_many": {"arms": ["a", "b"], "rewards": [0.0, 1.0], "features": features},
+        "save": {"path": str(Path(tempfile.mkdtemp(), "bandit.json"))},
+    }.items():
+        yield _method("ContextualBandit", bandit, name, arguments)
+
+
+def runs() -> Iterator[Call]:
+    """Simulations, their results, logs, evaluation and advice."""
+    market = EXAMPLES["GaussianMAB"]
+    play: dict[str, Any] = {
+        "policies": [mab.EpsilonGreedy()],
+        "env": market,
+        "horizon": 5,
+        "replications": 2,
+        "seed": 1,
+        "checkpoints": 2,
+    }
+    yield Call("Plan.of", Plan.of, play)
+    rest = {"backend": "serial", "workers": 1, "keep": "runs", "store": False, "scheduler": None}
+    yield Call("simulate", zib.simulate, {**play, **rest, "progress": False})
+    result = zib.simulate([mab.EpsilonGreedy(), mab.UCB1()], market, horizon=5, replications=3,
+                          backend="serial", progress=False)  # fmt: skip
+    names = {"first": result.labels[0], "second": result.labels[1], "level": 0.9}
+    yield Call("Results.difference", result.difference, names)
+    yield Call("Results.interval", result.interval, {"level": 0.9})
+    yield Call("Results.quantile", result.quantile, {"q": 0.5})
+    yield Call("Results.summary", result.summary, {"level": 0.9})
+    yield Call("Store", Store, {"folder": tempfile.mkdtemp()})
+    log = small_log()
+    arrays = {
+        "arm": ["a", "b", "a"],
+        "reward": [0.0, 1.0, 2.0],
+        "propensity": [0.5, 0.5, 0.5],
+        "context": [[1.0], [2.0], [3.0]],
+        "context_names": ["age"],
+        "time": [1.0, 2.0, 3.0],
+        "unit": ["u", "v", "w"],
+        "arms": ["b", "a"],
+    }
+    yield Call("LoggedData.from_arrays", LoggedData.from_arrays, arrays)
+    frame = log.to_frame()
+    roles = {"frame": frame, "arm": "arm", "reward": "reward", "propensity": "propensity",
+             "context": ["x0"], "arms": ["a", "b"]}  # fmt: skip
+    yield Call("LoggedData.from_frame", LoggedData.from_frame, roles)
+    yield Call(
+        "open_log",
+        lambda source, in_memory: open_log(source, arm="arm", reward="reward", in_memory=in_memory),
+        {"source": frame, "in_memory": 1000.0},
+    )
+    yield Call("LoggedData.subset", log.subset, {"rows": [0, 1, 2]})
+    yield Call("LoggedData.with_propensity", log.with_propensity, {"propensity": [0.5] * 300})
+    yield Call("datasets.info", zib.datasets.info, {"name": zib.datasets.names()[0]})
+    yield Call("ope.always", zib.ope.always, {"arm": "a"})
+    yield Call("ope.Strata", zib.ope.Strata, {"columns": ["x0"]})
+    yield Call("ope.propensities_by", zib.ope.propensities_by, {"log": log, "columns": ["x0"]})
+    evaluation = {
+        "log": log,
+        "policies": ["uniform", "a"],
+        "estimators": ["ips"],
+        "baseline": "logging",
+        "level": 0.9,
+        "interval": "corrected",
+        "clip": 10.0,
+        "folds": 2,
+        "fit_rows": 100,
+        "replicates": 200,
+        "on_missing_support": "warn",
+        "seed": 1,
+        "model": "hurdle",
+        "propensities": "logged",
+        "progress": False,
+    }
+    known = inspect.signature(zib.ope.evaluate).parameters
+    yield Call(
+        "ope.evaluate", zib.ope.evaluate, {k: v for k, v in evaluation.items() if k in known}
+    )
+    advice = {
+        "log": log,
+        "horizon": 100,
+        "replications": 2,
+        "simulate": False,
+        "level": 0.9,
+        "seed": 1,
+        "source": None,
+        "progress": None,
+    }
+    yield Call("advise.advise", zib.advise.advise, advice)
+
+
+def all_calls() -> list[Call]:
+    """Everything."""
+    return [*constructors(), *formulas(), *online(), *runs()]
