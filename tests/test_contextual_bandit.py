@@ -168,13 +168,13 @@ BAD_FEATURES = {
     "a number": (1.0, r"got shape \(\)"),
     "no action": (np.ones((0, 3)), "at least one row; got none"),
     "an empty list": ([], "at least one row; got none"),
-    "ragged": ([[1.0, 2.0, 3.0], [1.0]], "rows differ in length"),
-    "text": ([["a", "b", "c"]], "must be numbers only"),
-    "digits": ([["1", "2", "3"]], "must be numbers only"),
-    "complex": (np.ones((4, 3)) * 1j, "must be numbers only"),
-    "nothing inside": ([[None, 1.0, 2.0]], "must be numbers only; got None"),
-    "missing values": (pd.DataFrame({"a": [pd.NA], "b": [1.0], "c": [2.0]}), "numbers only"),
-    "dates": (np.zeros((4, 3), dtype="datetime64[s]"), "must be numbers only"),
+    "ragged": ([[1.0, 2.0, 3.0], [1.0]], "rows of equal length"),
+    "text": ([["a", "b", "c"]], "must hold numbers"),
+    "digits": ([["1", "2", "3"]], "must hold numbers"),
+    "complex": (np.ones((4, 3)) * 1j, "must hold numbers"),
+    "nothing inside": ([[None, 1.0, 2.0]], "must hold numbers; got"),
+    "missing values": (pd.DataFrame({"a": [pd.NA], "b": [1.0], "c": [2.0]}), "must hold numbers"),
+    "dates": (np.zeros((4, 3), dtype="datetime64[s]"), "must hold numbers"),
     "NaN": (np.where(np.eye(4, 3) == 1, np.nan, FEATURES), "got nan at position 0, 0"),
     "infinite": (np.where(np.eye(4, 3) == 1, -np.inf, FEATURES), "got -inf at position 0, 0"),
     "huge": (np.where(np.eye(4, 3) == 1, 1e51, FEATURES), "got 1e[+]51 at position 0, 0"),
@@ -257,7 +257,7 @@ def test_unknown_labels_change_nothing(arm) -> None:
     for features in (FEATURES, FEATURES[0]):
         with pytest.raises(InvalidParameterError, match="`arm` must be one of 'a', 'b', 'c', 'd'"):
             bandit.update(arm, 1.0, features)
-    with pytest.raises(InvalidParameterError, match="`arm` must be one of"):
+    with pytest.raises(InvalidParameterError, match="`arms` must be one of"):
         bandit.update_many(["a", arm], [1.0, 1.0], FEATURES[:2])
     assert bandit.dumps() == before
 
@@ -286,7 +286,7 @@ def test_arms_of_the_policy_bound_the_rows() -> None:
         bandit.update(3, 1.0, FEATURES)
     with pytest.raises(InvalidParameterError, match=r"`arm` must lie in \[0, 2\]; got 3"):
         bandit.update(3, 1.0, FEATURES[0])
-    with pytest.raises(InvalidParameterError, match=r"`arm` must lie in \[0, 2\]; got 7"):
+    with pytest.raises(InvalidParameterError, match=r"`arms` must lie in \[0, 2\]; got 7"):
         bandit.select(FEATURES[:2], arms=[0, 7])
 
 
@@ -320,7 +320,7 @@ def test_a_changing_choice_of_known_labels() -> None:
         bandit.update("b", 9.0, FEATURES[:2], arms=list("da"))
     with pytest.raises(InvalidParameterError, match="one label per row of `features`, 2; got 3"):
         bandit.select(FEATURES[:2], arms=list("abc"))
-    with pytest.raises(InvalidParameterError, match="`arm` must be one of"):
+    with pytest.raises(InvalidParameterError, match="`arms` must be one of"):
         bandit.select(FEATURES[:2], arms=list("az"))
     with pytest.raises(InvalidParameterError, match="different"):
         bandit.select(FEATURES[:2], arms=list("aa"))

@@ -62,7 +62,7 @@ def test_integers_and_lists_are_numbers_too() -> None:
     [
         (lambda: encode.shared([1.0], [1.0, 2.0]), "`arm_features` must be a non-empty matrix"),
         (lambda: encode.shared([np.nan], [[1.0]]), "`context` must lie in .*got nan"),
-        (lambda: encode.shared(["x"], [[1.0]]), "`context` must be numbers only"),
+        (lambda: encode.shared(["x"], [[1.0]]), "`context` must hold numbers"),
         (lambda: encode.shared([], [[1.0]]), "`context` must be one vector"),
         (lambda: encode.shared([[1.0]] * 3, [[1.0]] * 2), "one row per action, 2; got shape"),
         (lambda: encode.disjoint([1.0], 0), "`n_arms` must lie in"),

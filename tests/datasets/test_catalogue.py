@@ -361,7 +361,7 @@ def test_karlan_zinman_missing_context() -> None:
         ({"bins": (3.25, 5, 12)}, "`bins` must cover the offers, which range from 3.25 to 11.75"),
         ({"bins": (0, 5, 5, 12)}, "`bins` must hold at least three increasing edges"),
         ({"bins": (0, 12)}, "`bins` must hold at least three increasing edges"),
-        ({"bins": "abc"}, "`bins` must be a sequence of numbers"),
+        ({"bins": "abc"}, "`bins` must hold numbers"),
         ({"bins": (0, 3, 12)}, r"`bins` must all hold offers; none lies in \(0, 3\]"),
         ({"reward": "profit"}, "`reward` asks for 'profit', which the Karlan–Zinman 2008 data"),
         ({"reward": "risk"}, "column `risk` must hold numbers; row 1 holds"),

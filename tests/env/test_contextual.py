@@ -374,7 +374,7 @@ GLM = {"beta": [1.0, 0.0], "theta": [0.5, 0.5], "centres": [[1.0, 0.0], [0.0, 1.
         (lambda: ContextualGLM(**{**GLM, "beta": 1.0}), "`beta` must be a non-empty one-dim"),
         (lambda: ContextualGLM(**{**GLM, "centres": [1.0]}), "`centres` must be a non-empty two-"),
         (lambda: ContextualGLM(**{**GLM, "centres": [[1.0]]}), "`centres` must have one column"),
-        (lambda: ContextualGLM(**{**GLM, "centres": "x"}), "`centres` must be a matrix of numbers"),
+        (lambda: ContextualGLM(**{**GLM, "centres": "x"}), "`centres` must hold numbers"),
         (
             lambda: ContextualGLM(**{**GLM, "centres": [[1.0, 2e6]]}),
             "`centres` must lie in [-1e+06, 1e+06]; got 2000000.0 at position 0, 1",

@@ -273,7 +273,7 @@ PATH = {"probs": [[0.1, 0.2], [0.2, 0.1]], "means": [1.0, 2.0], "sigma": 1.0}
         (lambda: DriftingMAB(magnitudes=(1.0,)), "`magnitudes` must be a pair"),
         (lambda: DriftingMAB(sigma=0.0), "`sigma` must lie in"),
         (lambda: PathMAB(**{**PATH, "probs": [[0.1, 1.2]]}), "`probs` must lie in"),
-        (lambda: PathMAB(**{**PATH, "probs": [["x"]]}), "`probs` must be a table"),
+        (lambda: PathMAB(**{**PATH, "probs": [["x"]]}), "`probs` must hold numbers"),
         (lambda: PathMAB(**{**PATH, "probs": []}), "`probs` must have one row per stretch"),
         (lambda: PathMAB(**{**PATH, "means": [1.0]}), "must have the same shape"),
         (lambda: PathMAB(**{**PATH, "means": [[1.0, 2.0]] * 3}), "must have the same shape"),

@@ -184,7 +184,7 @@ def test_loan_market_agrees_with_what_is_published(rng):
         (lambda: RandomMAB("gaussian", n_arms=0), "`n_arms` must lie in [1, inf]; got 0"),
         (lambda: RandomMAB("exponential", magnitudes=(-1, 2)), "`magnitudes` must lie in"),
         (lambda: LoanMarket(acceptance=1.0), "`acceptance` must lie in (0, 1); got 1.0"),
-        (lambda: from_dict({"environment": "Slot"}), "`environment` must be one of"),
+        (lambda: from_dict({"environment": "Slot"}), "`environment` in `data` must be one of"),
         (lambda: from_dict({"environment": "MAB"}), "`data` must hold the parameters of MAB"),
         (lambda: from_dict({"environment": "GaussianMAB", "mu": [1]}), "`data` must hold"),
         (lambda: LoanMarket().sample(5, None, 1), "`arm` must lie in [0, 4]; got 5"),

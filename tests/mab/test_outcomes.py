@@ -267,7 +267,7 @@ def test_arms_come_and_go() -> None:
 @pytest.mark.parametrize("reward", [2.0, 1.0 + 1e-9, -0.5, 1e3, math.nan, math.inf])
 def test_only_listed_rewards_are_learned(kind, reward: float) -> None:
     bandit = zib.Bandit(kind(values=(0.1, 1.0, -15.0)), n_arms=2, seed=1)
-    words = r"`reward` must be (one of the policy's `values`, -15, 0, 0\.1, 1; got |a finite)"
+    words = r"`rewards?` must be (one of the policy's `values`, -15, 0, 0\.1, 1; got |a finite)"
     for learn in (
         lambda: bandit.update(0, reward),
         lambda: bandit.update_many([0, 1], [1.0, reward]),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 from numba.extending import overload, register_jitable
 
 from zib.core.spec import KNOWN, saved_name
-from zib.core.validate import InvalidParameterError, InvalidTypeError
+from zib.core.validate import InvalidParameterError, InvalidTypeError, shown
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -65,8 +65,9 @@ class Registry(dict[type, Any]):
         found = self.get(type(spec))
         if found is None:
             raise InvalidTypeError(
-                f"`{name}` must be a registered {self.noun}; {type(spec).__name__} is not a "
-                f"registered {self.noun}; register it with {self.how} first"
+                f"`{name}` must be a registered {self.noun}; got {shown(spec)}: "
+                f"{type(spec).__name__} is not a registered {self.noun}; register it with "
+                f"{self.how} first"
             )
         return found
 

@@ -292,7 +292,8 @@ def info(name: str) -> DataSet:
     >>> info("karlan_zinman").licence
     'CC BY 4.0'
     """
-    validate.choice("name", name, names())
+    if not isinstance(name, str) or name not in names():
+        raise LogError(f"`name` must be one of {', '.join(names())}; got {validate.shown(name)}")
     entry: DataSet = _modules()[name].ENTRY
     return entry
 

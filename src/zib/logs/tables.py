@@ -55,7 +55,7 @@ class FrameTable(Table):
         self._frame = frame
         if not hasattr(frame, "columns") or not hasattr(frame, "__len__"):
             raise LogError(
-                "`frame` must be a pandas or Polars frame or an Arrow table; "
+                "`frame` or `source` must be a pandas or Polars frame or an Arrow table; "
                 f"got {type(frame).__name__}"
             )
         names = frame.column_names if hasattr(frame, "column_names") else list(frame.columns)

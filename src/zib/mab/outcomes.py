@@ -8,7 +8,7 @@ are kept per arm and outcome; the spread of an outcome is pooled over arms.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -131,11 +131,13 @@ def _check_sigma(sigma: object, n_bins: int) -> list[float]:
 
 
 def _listed(name: str, value: object) -> list[Any]:
-    if isinstance(value, (set, frozenset, Mapping)):
-        raise InvalidParameterError(
-            f"`{name}` must be a sequence of numbers; got {validate.shown(value)}"
-        )
-    return list(validate.iterable(name, value))
+    unlike = (str, bytes, set, frozenset, Mapping)
+    scalar = isinstance(value, np.ndarray) and value.ndim == 0
+    if isinstance(value, Iterable) and not isinstance(value, unlike) and not scalar:
+        return list(value)
+    raise InvalidParameterError(
+        f"`{name}` must be a sequence of numbers; got {validate.shown(value)}"
+    )
 
 
 class OutcomeSpec(Spec):

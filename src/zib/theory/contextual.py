@@ -416,7 +416,7 @@ def contextual_regret_bound(
             version=version,
         )
     else:
-        pair = radii if isinstance(radii, tuple) else tuple(POSITIVE("radii", radii))
+        pair = radii if isinstance(radii, tuple) else tuple(np.atleast_1d(POSITIVE("radii", radii)))
         if len(pair) != 2:
             raise InvalidParameterError(f"`radii` must be a pair; got {shown(radii)}")
         rho_x, rho_y = (POSITIVE("radii", r) for r in pair)

@@ -7,7 +7,7 @@ import numpy as np
 from zib.cases.loan.market import PUBLISHED_RECORDS, price_quantile
 from zib.cases.loan.records import LoanRecords
 from zib.core.rng import Role, stream
-from zib.core.validate import integer, real
+from zib.core.validate import InvalidParameterError, integer, real
 from zib.env.registry import Array
 
 # Steps of the US prime rate: share of July 2002 to November 2004 gone when it changed, percent.
@@ -92,6 +92,10 @@ def synthetic_loan_records(
     for name, effect in _EFFECTS.items():
         predictor += effect * scores[name]
     accepted = rng.random(n) < _logistic(predictor + _shift(predictor, acceptance))
+    if accepted.all() or not accepted.any():
+        raise InvalidParameterError(
+            f"`acceptance` must leave offers of both outcomes among {n}; got {acceptance:g}"
+        )
     return LoanRecords(
         price,
         accepted,
