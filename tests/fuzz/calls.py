@@ -169,6 +169,15 @@ def constructors() -> Iterator[Call]:
 
 
 THEORY: dict[str, list[dict[str, Any]]] = {
+    "beta_tail": [{"alpha": 1.0, "beta": 0.1, "x": 0.045, "version": "corrected"}],
+    "error_share": [{"prob": 0.75}],
+    "gaussian_beta_tail": [
+        {"mean": 1.0, "sigma": 1.0, "alpha": 1.0, "beta": 1.0, "x": 1.0, "version": "corrected"}
+    ],
+    "minimax_ratio": [
+        {"algorithm": "heavy_ucb", "horizon": 1e6, "n_arms": 2, "epsilon": 1.0,
+         "version": "derived"},
+    ],
     "bernoulli_lower": [{"successes": 10, "n": 1000, "delta": 0.05, "method": "kl"}],
     "bernoulli_upper": [{"successes": 10, "n": [1000, 2000], "delta": 0.05, "method": "kl"}],
     "contextual_optimism": [{"radius": 2.0, "spread": 1.0}],
