@@ -33,8 +33,8 @@ class Bandit(OnlinePolicy):
         The policy, such as ``zib.mab.ZITS(horizon=10_000, sigma=1.0)``. None:
         `zib.mab.ZIAdaptive`, which has to be told nothing.
     arms, n_arms
-        Exactly one: the labels of the arms (text, numbers, None, or tuples of these), or their number (labels are then
-        0, 1, …).
+        Exactly one: the labels of the arms (text, numbers, None, or tuples of these), or their
+        number (labels are then 0, 1, …).
     seed
         A whole number, a NumPy Generator (used as it is, not copied), or None for a fresh stream.
     inflated

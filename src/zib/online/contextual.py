@@ -37,8 +37,9 @@ class ContextualBandit(OnlinePolicy):
         Number of features per action; or a pair (d, q), of the magnitude part and of the
         occurrence part.
     arms
-        Labels of the actions, if they are the same in every round or come from a known set; any
-        hashable values. Without labels actions are known by their row number.
+        Labels of the actions, if they are the same in every round or come from a known set:
+        text, numbers, None, or tuples of these. Without labels actions are known by their row
+        number.
     seed
         A whole number, a NumPy Generator (used as it is, not copied), or None for a fresh stream.
     inflated
