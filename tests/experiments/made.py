@@ -19,7 +19,7 @@ Curve = Callable[[Any], Any]
 def results(
     curves: Mapping[str, Curve],
     rounds: Sequence[int] = ROUNDS,  # type: ignore[assignment]
-    replications: int = 12,
+    replications: int = 60,
     noise: float = 0.01,
 ) -> Results:
     """Return results whose policies follow functions of the round, times noise they share."""
@@ -32,15 +32,18 @@ def results(
     return Results(tuple(curves), rounds, regret, regret, pulls, {"plan_hash": "x"})
 
 
-def played(panel: Panel, curves: Mapping[str, Curve], replications: int = 12) -> Played:
+def played(panel: Panel, curves: Mapping[str, Curve], replications: int = 60) -> Played:
     """Return a panel as if it had been played."""
     result = results(curves, replications=replications)
     return Played(**vars(panel), result=result)
 
 
-def panel(name: str, env: Any, curves: Mapping[str, Curve], **rest: Any) -> Played:
+def panel(
+    name: str, env: Any, curves: Mapping[str, Curve], replications: int = 60, **rest: Any
+) -> Played:
     """Return a panel that was made up altogether."""
-    return played(Panel(name=name, env=env, policies={}, horizon=1, replications=1, **rest), curves)
+    made = Panel(name=name, env=env, policies={}, horizon=1, replications=replications, **rest)
+    return played(made, curves, replications)
 
 
 def small(experiment: type, **values: Any) -> type:

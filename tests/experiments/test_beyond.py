@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.experiments.made import panel, quick, results, small
+from tests.experiments.made import panel, played, quick, results, small
 
 from zib import theory
 from zib.experiments import limit, noknobs, sparsity
-from zib.experiments.harness import Scaled
+from zib.experiments.harness import Panel, Scaled
+from zib.experiments.record import Verdict
 from zib.sim import Results
 
 
@@ -32,19 +33,28 @@ def test_slope_of_known_curves() -> None:
     regret = np.stack([c * instance.rate * np.log(rounds) for c in (0.9, 1.1)])[None]
     result = Results(("x",), rounds, regret, regret, np.zeros((1, 2, 3), dtype=np.int64), {})
     found = limit.slope(instance, "x", result)
-    assert found.slope == pytest.approx(1.0)
+    assert found.runs == pytest.approx([0.9, 1.1])
+    slope, _, high = found.interval
+    assert slope == pytest.approx(1.0)
     # two runs, at 0.9 and 1.1: Student's quantile with one degree of freedom is 12.7
-    assert found.high - found.slope == pytest.approx(12.7062 * 0.1, rel=1e-4)
+    assert high - slope == pytest.approx(12.7062 * 0.1, rel=1e-4)
 
 
 def test_verdict_takes_the_best_of_each_instance() -> None:
-    def row(instance: str, policy: str, slope: float, half: float) -> limit.Slope:
-        return limit.Slope(instance, policy, 1.0, 1.0, slope, slope - half, slope + half)
+    rng = np.random.default_rng(0)
 
-    good = [row("a", "x", 1.0, 0.1), row("a", "y", 3.0, 0.1), row("b", "x", 1.1, 0.1)]
-    assert limit.slopes_verdict(good, 1000).status == "holds"
-    assert limit.slopes_verdict([*good, row("c", "x", 1.2, 0.1)], 1000).status == "open"
-    assert limit.slopes_verdict([*good, row("c", "x", 1.6, 0.1)], 1000).status == "fails"
+    def row(instance: str, policy: str, slope: float, runs: int = 60) -> limit.Slope:
+        return limit.Slope(instance, policy, 1.0, 1.0, slope + rng.normal(0, 0.05, runs))
+
+    good = [row("a", "x", 1.0), row("a", "y", 1.6), row("b", "x", 1.1)]
+    verdict = limit.slopes_verdict(good, 1000)
+    assert verdict.status == "holds"
+    assert "(a, x)" in verdict.words
+    assert "(a, y)" not in verdict.words
+    unsure = limit.slopes_verdict([*good, row("c", "x", 1.0, 6), row("c", "y", 3.0, 6)], 1000)
+    assert unsure.status == "open"
+    assert unsure.words.startswith("undecided at this scale (N = 3): ")
+    assert limit.slopes_verdict([*good, row("c", "x", 1.6)], 1000).status == "fails"
 
 
 @pytest.mark.slow
@@ -78,7 +88,7 @@ def test_sparsity_verdict() -> None:
             found.append(panel(f"p about {prob:g}", env, curves, key={"prob": prob}))
             if noise > 0.01:  # not shared by the policies, unlike that of `panel`
                 rng = np.random.default_rng(0)
-                found[-1].result.regret[:] *= rng.lognormal(0, noise, (len(labels), 12, 1))
+                found[-1].result.regret[:] *= rng.lognormal(0, noise, (len(labels), 60, 1))
         return sparsity.lowest_everywhere(found).status
 
     assert status(10.0, 20.0) == "holds"
@@ -86,34 +96,49 @@ def test_sparsity_verdict() -> None:
     assert status(10.0, 11.0, noise=1.0) == "open"
 
 
-def test_many_arms_are_judged_by_the_interval_of_the_ratio() -> None:
-    def status(share: float) -> str:
+def test_many_arms_are_judged_against_half() -> None:
+    def found(share: float, replications: int) -> Verdict:
         curves = {sparsity.FLAT: np.sqrt, sparsity.LEARNED: lambda t: share * np.sqrt(t)}
-        return sparsity.halved("200 arms", results(curves, replications=3)).status
+        crowd = Panel(name="200 arms", env=None, policies={}, horizon=9, replications=replications)
+        return sparsity.halved(played(crowd, curves, replications))
 
-    assert [status(share) for share in (0.4, 0.6)] == ["holds", "fails"]
+    assert [found(share, 50).status for share in (0.4, 0.6)] == ["holds", "fails"]
+    few = found(0.4, 3)
+    assert (few.status, few.words) == ("open", "undecided at this scale (N = 3): 0.40 times")
+    assert "with 200 arms that hardly ever pay, T = 9, " in few.claim
 
 
 def test_the_prize_is_judged_at_its_horizon_only() -> None:
-    found = limit.Prize(1_000_000, "ZI posterior", 100.0, {"a": 1300.0, limit.CHERNOFF: 900.0})
-    assert limit.prize_verdict(found).status == "holds"
-    assert limit.prize_verdict(found._replace(regret=110.0)).status == "fails"
-    assert limit.prize_verdict(found._replace(horizon=10_000)).status == "open"
+    curves = {"ZI-KL-UCB": lambda t: 90 + 0 * t, "ZI posterior": lambda t: 60 + 0 * t}
+    rounds = [1000, limit.PRIZE_HORIZON, 10 * limit.PRIZE_HORIZON]
+    ours = results(curves, rounds, replications=100)
+    theirs = {limit.TIGHT: lambda t: 3000 + 0 * t, limit.CHERNOFF: lambda t: 90 + 0 * t}
+    found = limit.prize(ours, results(theirs, rounds[:2], replications=100))
+    assert (found.best, found.horizon, found.cases[0].n) == ("ZI posterior", 1_000_000, 50)
+    verdict = limit.prize_verdict(found)
+    assert verdict.status == "holds"
+    assert f"50.0 times less than {limit.TIGHT}" in verdict.words
+    worse = results({"x": lambda t: 400 + 0 * t}, rounds, replications=100)
+    other = limit.prize(worse, results(theirs, rounds[:2], replications=100))
+    assert limit.prize_verdict(other).status == "fails"
+    short = limit.prize_verdict(found._replace(horizon=10_000))
+    assert short.status == "open"
+    assert short.claim == verdict.claim
+    assert short.words.startswith("not asked at this scale")
 
 
 def test_cost_of_knowing_nothing() -> None:
-    """The interval of a ratio of paired means, against a bootstrap of the replications."""
+    """The best other policy is chosen on the first half and compared on the second."""
     rng = np.random.default_rng(0)
     base = rng.gamma(5.0, 20.0, 400)
-    curves = np.stack([1.1 * base + rng.normal(0, 20, 400), base, 3 * base])[:, :, None]
+    regret = np.stack([1.1 * base + rng.normal(0, 20, 400), base, 3 * base])[:, :, None]
+    regret[1, 200:] *= 2.0
     labels = (noknobs.DEFAULT, "good", "bad")
     pulls = np.zeros((3, 400, 2), dtype=np.int64)
-    found = noknobs.cost("w", Results(labels, np.array([9]), curves, curves, pulls, {}))
-    assert found.second == "good"
-    assert found.ratio == pytest.approx(curves[0].mean() / curves[1].mean())
-    picks = rng.integers(0, 400, (4000, 400))
-    ratios = curves[0, picks, 0].mean(axis=1) / curves[1, picks, 0].mean(axis=1)
-    assert (found.high - found.low) / 2 == pytest.approx(1.96 * ratios.std(), rel=0.1)
+    found = noknobs.cost("w", Results(labels, np.array([9]), regret, regret, pulls, {}))
+    assert (found.second, found.factor, found.n) == ("good", noknobs.TARGET, 200)
+    assert found.ratio == pytest.approx(regret[0, 200:].mean() / regret[1, 200:].mean())
+    assert found.lower
 
 
 def test_every_world_can_be_made() -> None:

@@ -16,6 +16,7 @@ from zib.experiments.fig2 import Figure2
 from zib.experiments.harness import Scaled
 from zib.experiments.record import Context
 
+WORDS = fig1b.WORDS["ZI-UCB printed"]
 CASE = fig1b.Case("Gaussian", ZeroInflated(Gaussian(2.0, 0.5), 0.3))
 
 
@@ -66,10 +67,31 @@ def test_bounds_of_one_sample():
 def test_invalid_bounds_are_found_out():
     covered = np.array([950, 930, 900])
     measured = fig1b.Measured(CASE, fig1b.METHODS[0], (10, 20, 30), np.ones(3), covered, 1000, 0)
-    # Binomial(1000, .95): 950 and 930 happen, 900 does not (chance 3e-10).
-    assert measured.too_low == [30]
-    assert not measured.valid
-    assert measured._replace(start=40).valid
+    # Binomial(1000, .95): 950 happens, 930 and 900 do not (chances .4 % and 3e-10)
+    found = measured.validity()
+    assert found.too_low == [20, 30]
+    assert not found.holds
+    assert found.word == "not valid, from n = 20 to 30"
+    fine = measured._replace(covered=np.array([985, 990, 999])).validity()
+    assert (fine.holds, fine.too_low, fine.word) == (True, [], "valid")
+    assert measured._replace(sizes=(10,), covered=np.array([950])).validity().word == "undecided"
+
+
+def test_a_bound_whose_condition_never_holds_is_not_called_valid(tmp_path):
+    """At p = 0.02 the printed bound needs n ≥ 4·log(2/δ)/p² = 36 889; the grid ends at 8000."""
+    rare = fig1b.Case("rare", ZeroInflated(Gaussian(4.0, 1.0), 0.02))
+    samples = fig1b.simulate(rare, fig1b.SIZES, 200, np.random.default_rng(0))
+    measured = [fig1b.measure(method, rare, samples) for method in fig1b.METHODS]
+    printed = measured[0]
+    assert printed.start == math.ceil(4 * math.log(40) / 0.02**2) == 36_889
+    assert not printed.applies
+    assert printed.validity().word == "does not apply on this grid (needs n ≥ 36889)"
+    bounds = fig1b.Bounds((rare,), measured, {"rare": np.full(len(fig1b.SIZES), 0.1)})
+    for verdict in list(fig1b.Figure1b(quick(tmp_path)).claims(bounds))[:2]:
+        assert "does not apply on this grid for rare (needs n ≥ 36889" in verdict.words
+        assert not any(WORDS in line for line in verdict.evidence)
+    (table,) = fig1b.Figure1b(quick(tmp_path)).tables(bounds)
+    assert {row[0]: row[-1] for row in table.rows}[WORDS] == "n ≥ 36889"
 
 
 def test_sub_weibull_sizes():

@@ -42,15 +42,23 @@ def test_record(tmp_path: Path) -> None:
 
 
 def test_verdicts_follow_the_numbers() -> None:
-    def row(regime: str, method: str, ratio: float, coverage: float) -> ope.Summary:
-        return ope.Summary(regime, method, 99, 1.0, 0.0, 0.1, ratio, 0.01, coverage, 0.001, 1.0)
+    squares = np.random.default_rng(0).chisquare(1, 1000)
 
-    def rows(ratio: float, coverage: float) -> list[ope.Summary]:
-        return [row(r.name, m, ratio, coverage) for r in ope.REGIMES for m in ope.METHODS]
+    def rows(ratio: float, coverage: float, logs: int = 1000) -> list[ope.Summary]:
+        return [
+            ope.Summary(
+                r.name, m, logs, 1.0, 0.0, 0.1, ratio, 0.01, coverage, 0.001, 1.0,
+                squares[:logs] * (1.0 if m == "IPS" else ratio),
+            )
+            for r in ope.REGIMES for m in ope.METHODS
+        ]  # fmt: skip
 
-    assert [v.status for v in ope.verdicts(rows(0.9, 0.95), 20_000)] == ["holds"] * 3
-    assert [v.status for v in ope.verdicts(rows(1.1, 0.90), 20_000)] == ["fails"] * 3
+    assert [v.status for v in ope.verdicts(rows(0.7, 0.97), 20_000)] == ["holds"] * 3
+    assert [v.status for v in ope.verdicts(rows(1.4, 0.90), 20_000)] == ["fails"] * 3
     assert [v.status for v in ope.verdicts(rows(1.0, 0.93), 20_000)] == ["open"] * 3
+    few = ope.verdicts(rows(0.7, 1.0, logs=24), 20_000)
+    assert [v.status for v in few] == ["open"] * 3
+    assert all(v.words.startswith("undecided at this scale (N = 24)") for v in few)
 
 
 def test_the_jackknife_error_of_a_ratio_is_about_right() -> None:

@@ -12,6 +12,7 @@ from zib.experiments.draw import Look, side_by_side
 from zib.experiments.harness import Panel, Played, Scaled, Simulated
 from zib.experiments.judge import below, compare, from_cases, grows, ratios
 from zib.experiments.record import Setting, Table, Verdict
+from zib.report.numbers import listing
 
 HALF_LIFE, WINDOW = 1000, 1500  # discounting remembers 1000/log 2 = 1443 rewards
 STILL = "nothing drifts"
@@ -106,24 +107,25 @@ class Drift(Simulated):
         """Judge what forgetting gains, what it costs, and against whom."""
         moving = [panel for panel in found if panel.name != STILL]
         still = [panel for panel in found if panel.name == STILL]
+        who = listing([x for x in (POSTERIOR, IMED) if x in found[0].result.labels])
         with_fixed_memory = [
             forgetful(label, how) for label in (POSTERIOR, IMED) for how in FORGETTING
         ]
         return (
             *(
                 _against_itself(
-                    f"Where p or mu drifts, {words} lowers regret", moving, how, "lower"
+                    f"Where p or mu drifts, {words} lowers regret ({who})", moving, how, "lower"
                 )
                 for how, words in FORGETTING.items()
             ),
             *(
                 _against_itself(
-                    f"Where nothing drifts, {words} raises regret", still, how, "higher"
+                    f"Where nothing drifts, {words} raises regret ({who})", still, how, "higher"
                 )
                 for how, words in FORGETTING.items()
             ),
             grows(
-                "With a fixed memory regret grows linearly where nothing drifts",
+                f"With a fixed memory regret grows linearly where nothing drifts ({who})",
                 ((p.name, p.result, label) for p in still for label in with_fixed_memory),
                 "linear",
                 exponents=True,

@@ -23,7 +23,7 @@ from zib.core.rng import Role, stream
 from zib.env import Gaussian, QuantileTable, ZeroInflated
 from zib.experiments.draw import Drawn
 from zib.experiments.harness import Experiment, Scaled
-from zib.experiments.judge import from_cases
+from zib.experiments.judge import Decision, decide_share, from_cases
 from zib.experiments.record import Setting, Table, Verdict
 from zib.mab import SubGaussian
 from zib.report import Style, legend_below
@@ -34,7 +34,6 @@ from zib.theory.means import given_count_radius_scalar
 
 SIZES = (30, 60, 125, 250, 500, 1000, 2000, 4000, 8000)
 DELTA = 0.05
-SURE = 1e-3  # a bound is called invalid when its coverage is too low with this error probability
 
 Array = NDArray[np.float64]
 
@@ -231,24 +230,63 @@ class Measured(NamedTuple):
         return self.covered / self.runs
 
     @property
-    def too_low(self) -> list[int]:
-        """Sample sizes at which the coverage is below 1 − δ beyond the Monte Carlo noise."""
-        from scipy.stats import binom
+    def applies(self) -> bool:
+        """Whether the condition of the bound holds for one of the sample sizes."""
+        return self.sizes[-1] >= self.start
 
-        chance = binom.cdf(self.covered, self.runs, 1.0 - DELTA)
-        return [n for n, c in zip(self.sizes, chance) if c < SURE and n >= self.start]
+    def validity(self) -> Validity:
+        """Decide whether the bound covers often enough wherever its theory applies."""
+        return Validity(
+            self,
+            {
+                n: decide_share(int(covered), self.runs, 1.0 - DELTA)
+                for n, covered in zip(self.sizes, self.covered)
+                if n >= self.start
+            },
+        )
+
+
+class Validity(NamedTuple):
+    """Whether a bound covers mu·p with probability 1 − δ, at each sample size it applies to."""
+
+    measured: Measured
+    decisions: dict[int, Decision]
 
     @property
-    def valid(self) -> bool:
-        """Whether the bound covers often enough wherever its theory applies."""
-        return not self.too_low
+    def n(self) -> int:
+        """Number of Monte Carlo runs."""
+        return self.measured.runs
+
+    @property
+    def too_low(self) -> list[int]:
+        """Sample sizes at which the coverage is below 1 − δ."""
+        return [n for n, decision in self.decisions.items() if decision.side < 0]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bound is valid at every sample size it applies to."""
+        return bool(self.decisions) and all(d.side > 0 for d in self.decisions.values())
+
+    @property
+    def word(self) -> str:
+        """In a few words."""
+        if not self.decisions:
+            return f"does not apply on this grid (needs n ≥ {self.measured.start})"
+        if self.too_low:
+            return f"not valid, from n = {self.too_low[0]} to {self.too_low[-1]}"
+        return "valid" if self.holds else "undecided"
 
     def __str__(self) -> str:
-        at = int(np.argmin(self.coverage))
-        words = f"lowest coverage {self.coverage[at]:.3f} at n = {self.sizes[at]}"
+        found = self.measured
+        start = f"{found.case.name}: {WORDS[found.method.name]}: "
+        if not self.decisions:
+            return start + self.word
+        promised = [i for i, n in enumerate(found.sizes) if n >= found.start]
+        at = min(promised, key=lambda i: int(found.covered[i]))
+        words = f"lowest coverage {found.coverage[at]:.3f} at n = {found.sizes[at]}"
         if self.too_low:
             words += f"; too low at n = {listing([str(n) for n in self.too_low])}"
-        return f"{self.case.name}: {WORDS[self.method.name]}: {words}"
+        return start + words
 
 
 def measure(method: Method, case: Case, samples: Sequence[Sample]) -> Measured:
@@ -355,13 +393,14 @@ class Figure1b(Experiment[Bounds]):
 
     def claims(self, found: Bounds) -> Iterable[Verdict]:
         """Judge whether the bounds are valid, and whose is tighter."""
-        yield from_cases(
+        verdict = from_cases(
             "Every bound shown is valid (its curve lies above the Monte Carlo quantile)",
-            found.measured,
-            good=lambda m: m.valid,
-            bad=lambda m: not m.valid,
-            name=lambda m: (WORDS[m.method.name], m.case.name),
+            [m.validity() for m in found.measured if m.applies],
+            good=lambda v: v.holds,
+            bad=lambda v: bool(v.too_low),
+            name=lambda v: (WORDS[v.measured.method.name], v.measured.case.name),
         )
+        yield replace(verdict, words=verdict.words + _aside(found.measured))
         for label, who in (
             ("ZI-UCB printed", "The printed zero-inflated bound"),
             ("ZI-UCB", "The zero-inflated bound given B with Chernoff"),
@@ -446,41 +485,56 @@ class Figure1b(Experiment[Bounds]):
         )
 
 
+def _aside(measured: Iterable[Measured]) -> str:
+    """Return in words which bounds make no statement at any sample size of the grid."""
+    return "".join(
+        f"; {WORDS[m.method.name]} does not apply on this grid for {m.case.name} (needs n ≥ "
+        f"{m.start}, the grid ends at {m.sizes[-1]})"
+        for m in measured
+        if not m.applies
+    )
+
+
 class _Tightness(NamedTuple):
     case: str
     label: str
     wins: list[int]
-    valid: bool
+    valid: Validity
     sizes: tuple[int, ...]
     ratio: float
     to_yardstick: float
+
+    @property
+    def n(self) -> int:
+        """Number of Monte Carlo runs."""
+        return self.valid.n
 
     def __str__(self) -> str:
         where = f"from n = {self.wins[0]}" if self.wins else "nowhere"
         if len(self.wins) == len(self.sizes):
             where = "at every n"
-        validity = "valid" if self.valid else "not valid"
         return (
             f"{self.case}: tighter {where}; at n = {self.sizes[-1]} its excess is "
             f"{self.ratio:.2f} times that of the plain bound and {self.to_yardstick:.2f} times "
-            f"the Monte Carlo one; {validity}"
+            f"the Monte Carlo one; {self.valid.word}"
         )
 
 
 def _tighter(claim: str, label: str, bounds: Bounds) -> Verdict:
     found = []
-    for case in bounds.cases:
+    measured = [bounds.of(case, label) for case in bounds.cases]
+    for case in (m.case for m in measured if m.applies):
         ours, plain = (bounds.of(case, name) for name in (label, "UCB true size (strong)"))
         better = ours.excess < plain.excess
         # "from n": smaller at that size and at every larger one
-        wins = [n for i, n in enumerate(ours.sizes) if better[i:].all()]
+        wins = [n for i, n in enumerate(ours.sizes) if better[i:].all() and n >= ours.start]
         ideal = bounds.yardsticks[case.name][-1] - case.reward.mean
         found.append(
             _Tightness(
                 case.name,
                 label,
                 wins,
-                ours.valid,
+                ours.validity(),
                 ours.sizes,
                 float(ours.excess[-1] / plain.excess[-1]),
                 float(ours.excess[-1] / ideal),
@@ -489,13 +543,13 @@ def _tighter(claim: str, label: str, bounds: Bounds) -> Verdict:
     verdict = from_cases(
         claim,
         found,
-        good=lambda t: bool(t.wins) and t.valid,
-        bad=lambda t: not t.wins or not t.valid,
+        good=lambda t: bool(t.wins) and t.valid.holds,
+        bad=lambda t: not t.wins or bool(t.valid.too_low),
         name=lambda t: ("", t.case),
     )
     ratios = "; ".join(f"{t.ratio:.2f} on {t.case}" for t in found)
-    words = f"excess at n = {found[0].sizes[-1]} relative to the plain bound: {ratios}"
-    return replace(verdict, words=f"{verdict.words} ({words})")
+    words = f"excess at n = {measured[0].sizes[-1]} relative to the plain bound: {ratios}"
+    return replace(verdict, words=f"{verdict.words} ({words}){_aside(measured)}")
 
 
 def _table(case: Case, bounds: Bounds) -> Table:
@@ -509,13 +563,14 @@ def _table(case: Case, bounds: Bounds) -> Table:
                 number(float(m.excess[-1])),
                 f"{m.excess[-1] / ideal:.2f}",
                 f"{m.coverage.min():.3f}",
-                "yes" if m.valid else f"no, from n = {m.too_low[0]} to {m.too_low[-1]}",
+                "every n" if not m.start else f"n ≥ {m.start}",
             )
         )
     n = measured[0].sizes[-1]
     return Table(
         f"{case.name}: mu·p = {number(case.reward.mean)}",
-        ("bound", f"excess at n = {n}", "× Monte Carlo", "lowest coverage", "valid"),
+        ("bound", f"excess at n = {n}", "× Monte Carlo", "lowest coverage", "applies to"),
         tuple(rows),
-        f"Coverage from {measured[0].runs} runs per n; the aim is {1 - DELTA:g}.",
+        f"Coverage from {measured[0].runs} runs per n; the aim is {1 - DELTA:g} wherever the "
+        "bound applies.",
     )

@@ -23,8 +23,8 @@ from zib.experiments.contextual_study import (
     printed_radius,
 )
 from zib.experiments.draw import Look, detailed_table
-from zib.experiments.harness import Panel, Played, Scaled, Simulated, play
-from zib.experiments.judge import at_most, compare_all, lower, ratio
+from zib.experiments.harness import Panel, Played, Scaled, Simulated, horizons, play
+from zib.experiments.judge import at_most, compare, compare_all, lower
 from zib.experiments.loan_study import (
     LAMBDA,
     Book,
@@ -232,11 +232,12 @@ class Figure4(Simulated):
     def claims(self, found: list[Played]) -> Iterable[Verdict]:
         """Judge what the paper says about its figure, then what we hoped for."""
         named = {panel.name: panel.result for panel in found}
+        played = horizons(found)
         return (
             *(
                 lower_in_pairs(
                     "ZI-UCB and ZI-TS have significantly lower regret than integrated UCB and TS: "
-                    f"{version}",
+                    f"{version}, {played}",
                     named,
                     list(zip(labels, INTEGRATED)),
                 )
@@ -245,20 +246,20 @@ class Figure4(Simulated):
             *(
                 at_most(
                     "The misspecified (naive) UCB and TS come close to ZI-UCB and ZI-TS (at most "
-                    f"{CLOSE:g} times their regret): {version}",
+                    f"{CLOSE:g} times their regret): {version}, {played}",
                     [
-                        ratio(name, result, naive, label)
+                        compare(name, result, naive, label, factor=CLOSE)
                         for name, result in named.items()
                         for naive, label in zip(NAIVE, labels)
                         if naive in result.labels and label in result.labels
                     ],
-                    dict.fromkeys(labels, CLOSE),
                 )
                 for version, labels in VERSIONS.items()
             ),
             *(
                 lower_in_pairs(
-                    "ZI-UCB and ZI-TS have the lowest regret of the paper's methods: " + version,
+                    "ZI-UCB and ZI-TS have the lowest regret of the paper's methods: "
+                    f"{version}, {played}",
                     named,
                     [(label, other) for label in labels for other in (*NAIVE, *INTEGRATED)],
                 )
@@ -266,7 +267,8 @@ class Figure4(Simulated):
             ),
             *(
                 lower_in_pairs(
-                    f"Ours: {policy} has lower regret than ZI-UCB and ZI-TS, tuned or not",
+                    f"Ours: {policy} has lower regret than ZI-UCB and ZI-TS, tuned or not, "
+                    f"{played}",
                     named,
                     [(policy, label) for label in ON_MEANS],
                 )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import zib
 from zib.experiments.draw import Drawn, Look, regret_figures, rounds_to_record
+from zib.experiments.judge import judged
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
 from zib.report import paper_style, save_figure
 from zib.sim import Results
@@ -146,7 +147,7 @@ class Experiment(ABC, Generic[Found]):
             settings=settings,
             pictures=experiment._save_figures(found, origin),
             tables=tuple(experiment.tables(found)),
-            verdicts=tuple(experiment.claims(found)),
+            verdicts=judged(lambda: experiment.claims(found)),
             notes=(*stopped, *experiment.notes(found)),
             seconds=time.perf_counter() - started,
             provenance=origin,
@@ -212,6 +213,21 @@ class Played(Panel):
 
     result: Results
     references: Mapping[str, Floats] = field(default_factory=dict)
+
+
+def horizons(panels: Iterable[Panel]) -> str:
+    """Return the horizons of panels in words: a claim holds for what was played, no longer.
+
+    Examples
+    --------
+    >>> few = Panel(name="a", env=None, policies={}, horizon=100, replications=1)
+    >>> horizons([few])
+    'T = 100'
+    """
+    found = sorted({panel.horizon for panel in panels})
+    if not found:
+        return ""
+    return f"T = {found[0]}" if len(found) == 1 else f"T = {found[0]} to {found[-1]}"
 
 
 def play(context: Context, panel: Panel, tell: Callable[[int, int], None] | None = None) -> Played:

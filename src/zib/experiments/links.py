@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from zib.contextual import StandardLink, kappa
 from zib.env import RandomContextual
@@ -23,10 +23,18 @@ from zib.experiments.contextual_study import (
 )
 from zib.experiments.draw import side_by_side
 from zib.experiments.harness import Panel, Played, Scaled
-from zib.experiments.judge import Ratio, compare, final_regrets, from_cases, grows, lower
+from zib.experiments.judge import (
+    Comparison,
+    compare,
+    compare_runs,
+    final_regrets,
+    from_cases,
+    grows,
+    lower,
+    worst_run,
+)
 from zib.experiments.record import Table, Verdict
 from zib.report.numbers import listing
-from zib.stats import intervals
 
 SIMILAR = 1.5  # "quite similar": regret within this factor of that with the probit link
 
@@ -73,7 +81,7 @@ class Links(ContextualStudy):
                 )
                 for version, labels in VERSIONS.items()
             ),
-            *targets(named),
+            *targets(named, self.conditions()),
         )
 
     def notes(self, found: list[Played]) -> Iterable[str]:
@@ -109,28 +117,32 @@ def same_order(found: Sequence[Played]) -> Verdict:
     )
 
 
+class Similar(NamedTuple):
+    """Regret of one policy under a link against that under the probit, from both sides."""
+
+    above: Comparison  # against SIMILAR times
+    beneath: Comparison  # against 1/SIMILAR times
+
+    @property
+    def n(self) -> int:
+        """Number of replications."""
+        return self.above.n
+
+    def __str__(self) -> str:
+        return f"{self.above}; against 1/{SIMILAR:g} times: {self.beneath.decision}"
+
+
 def same_size(found: Sequence[Played]) -> Verdict:
     """Judge whether each method's regret is close to what it is under the probit."""
     first, *others = found
-    cases = [
-        Ratio(
-            panel.name,
-            label,
-            f"itself under the {first.name}",
-            *intervals.ratio(
-                final_regrets(panel.result, label), final_regrets(first.result, label)
-            ),
-        )
-        for panel in others
-        for label in panel.result.labels
-    ]
+    cases = [_similar(panel, first, label) for panel in others for label in panel.result.labels]
     verdict = from_cases(
         f"Results for the various links are quite similar: regret within a factor {SIMILAR:g} of "
         "that under the probit",
         cases,
-        good=lambda r: r.high <= SIMILAR and r.low >= 1 / SIMILAR,
-        bad=lambda r: r.low > SIMILAR or r.high < 1 / SIMILAR,
-        name=lambda r: (r.first, r.panel),
+        good=lambda c: c.above.lower and c.beneath.higher,
+        bad=lambda c: c.above.higher or c.beneath.lower,
+        name=lambda c: (c.above.first, c.above.panel),
     )
     spans = [
         f"{link} {min(values):.2f} to {max(values):.2f}" for link, values in _by_link(cases).items()
@@ -140,8 +152,20 @@ def same_size(found: Sequence[Played]) -> Verdict:
     return replace(verdict, words=f"{verdict.words} (times the probit: {', '.join(spans)})")
 
 
-def _by_link(cases: Sequence[Ratio]) -> dict[str, list[float]]:
+def _similar(panel: Played, first: Played, label: str) -> Similar:
+    runs = (final_regrets(panel.result, label), final_regrets(first.result, label))
+    worst = max(worst_run(panel.result), worst_run(first.result))
+    itself = f"itself under the {first.name}"
+    return Similar(
+        *(
+            compare_runs(panel.name, label, itself, runs, worst, factor)
+            for factor in (SIMILAR, 1 / SIMILAR)
+        )
+    )
+
+
+def _by_link(cases: Sequence[Similar]) -> dict[str, list[float]]:
     out: dict[str, list[float]] = {}
     for case in cases:
-        out.setdefault(case.panel, []).append(case.ratio)
+        out.setdefault(case.above.panel, []).append(case.above.ratio)
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from zib import ope
 from zib.core.rng import Role, stream
 from zib.experiments.draw import Drawn
 from zib.experiments.harness import Experiment, Scaled
-from zib.experiments.judge import decide
+from zib.experiments.judge import decide, decide_mean, decide_share
 from zib.experiments.record import Setting, Table, Verdict
 from zib.logs import LoggedData
 from zib.stats import intervals
@@ -109,6 +109,7 @@ class Summary(NamedTuple):
     coverage: float
     coverage_error: float
     width: float
+    squares: Array  # squared deviation of each log's value from the mean, over the squared truth
 
     @property
     def quantile(self) -> float:
@@ -153,6 +154,7 @@ def _summary(regime: str, name: str, truth: float, found: Array, ips: Array) -> 
         # with two intervals more on either side, so that 100 % has an error too
         coverage_error=math.sqrt((share * n + 2) * ((1 - share) * n + 2) / (n + 4) ** 3),
         width=float((high - low).mean()) / truth,
+        squares=((value - value.mean()) / truth) ** 2,
     )
 
 
@@ -274,22 +276,11 @@ class OffPolicy(Experiment["list[Summary]"]):
         figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
         yield Drawn(
             figure,
-            pd.DataFrame(found),
+            pd.DataFrame(found).drop(columns="squares"),
             "Left: variance relative to IPS. Right: share of 95 % intervals that contain the "
             "truth, with the Monte Carlo error; the dashed line is 95 %, the dotted 93 %.",
             "Variance ratios and coverage of five estimators in three regimes",
         )
-
-
-class Margin(NamedTuple):
-    """By how much a claim holds, with the standard error."""
-
-    name: str
-    value: float
-    error: float
-
-    def __str__(self) -> str:
-        return f"{self.name}: margin {self.value:+.4f}, standard error {self.error:.4f}"
 
 
 def verdicts(rows: Sequence[Summary], n: int) -> tuple[Verdict, ...]:
@@ -300,38 +291,47 @@ def verdicts(rows: Sequence[Summary], n: int) -> tuple[Verdict, ...]:
     rare, common = [by[name, HURDLE] for name in RARE], by[COMMON, HURDLE]
     ratios = ", ".join(f"{row.variance_ratio:.3f} ({row.regime})" for row in rare)
     return (
-        _judged(
+        _above(
             f"Our target: corrected 95 % intervals cover at least 93 % at 1 % and n = {n}",
-            [Margin(row.method, row.coverage - PROMISE, row.coverage_error) for row in promised],
-            promised[0].quantile,
+            promised,
             f"coverage {low:.3f} to {high:.3f}",
         ),
-        _judged(
+        _smaller(
             "Doubly robust estimation with the hurdle model has a smaller variance than IPS when "
             "rewards are rare",
-            [Margin(row.regime, 1.0 - row.variance_ratio, row.ratio_error) for row in rare],
-            rare[0].quantile,
+            by,
+            rare,
             f"variance over that of IPS: {ratios}",
         ),
-        _judged(
+        _smaller(
             "It has a smaller variance than IPS when one reward in five is not zero",
-            [Margin(COMMON, 1.0 - common.variance_ratio, common.ratio_error)],
-            common.quantile,
+            by,
+            [common],
             f"{common.variance_ratio:.3f} times that of IPS; the one-part model "
             f"{by[COMMON, ONE_PART].variance_ratio:.3f} times",
         ),
     )
 
 
-def _judged(claim: str, margins: Sequence[Margin], quantile: float, words: str) -> Verdict:
-    """Judge that every margin is positive, beyond so many standard errors."""
-    return decide(
-        claim,
-        [margin.value > quantile * margin.error for margin in margins],
-        [margin.value < -quantile * margin.error for margin in margins],
-        f" ({words})",
-        map(str, margins),
-    )
+def _above(claim: str, rows: Sequence[Summary], words: str) -> Verdict:
+    """Judge that every method covers as often as promised."""
+    found = [decide_share(round(row.coverage * row.logs), row.logs, PROMISE) for row in rows]
+    evidence = [f"{r.method}: covered minus {PROMISE:g}: {d}" for r, d in zip(rows, found)]
+    return decide(claim, found, f" ({words})", evidence, side=1)
+
+
+def _smaller(
+    claim: str, by: Mapping[tuple[str, str], Summary], rows: Sequence[Summary], words: str
+) -> Verdict:
+    """Judge that the mean squared deviation is smaller than that of IPS, log by log."""
+    found = []
+    for row in rows:
+        ips = by[row.regime, "IPS"].squares
+        seen = [by[row.regime, method].squares.max() for method in METHODS]
+        worst = (-float(ips.max()), float(max(seen)))
+        found.append(decide_mean(row.squares - ips, worst))
+    evidence = [f"{r.regime}: variance minus that of IPS: {d}" for r, d in zip(rows, found)]
+    return decide(claim, found, f" ({words})", evidence)
 
 
 def _points(ax: Axes, rows: list[Summary], what: str, error: str) -> None:

@@ -29,13 +29,15 @@ LEADING = ("sparsity", "fig2", "fig3", "fig4")
 class Theme(NamedTuple):
     """A question that several claims bear on, and which: by their words or by their items.
 
-    `versions` answers it apart for the algorithms as printed and for our corrections of them.
+    `versions` answers it apart for the algorithms as printed and for our corrections of them;
+    `caveat` says what the answer depends on.
     """
 
     question: str
     claims: str = ""
     items: str = ""
     versions: bool = False
+    caveat: str = ""
 
     def covers(self, record: Record, verdict: Verdict) -> bool:
         """Return whether a claim bears on the question."""
@@ -55,6 +57,8 @@ THEMES = (
         "Do they have lower regret than the other methods of the paper?",
         r"^ZI-\S+.*\b(lower|lowest|below)\b",
         versions=True,
+        caveat="The answer depends on the settings named in each claim, many of which the paper "
+        "leaves open: see the item on figure 2 with other magnitudes.",
     ),
     Theme(
         "Do methods that ignore or misjudge the zeros do badly somewhere?",
@@ -90,6 +94,7 @@ class Finding(NamedTuple):
     question: str
     answers: tuple[Answer, ...]
     example: tuple[Record, Verdict]
+    caveat: str = ""
 
 
 Judged = Sequence[tuple[Record, Verdict]]
@@ -121,7 +126,7 @@ def _finding(theme: Theme, judged: Judged) -> Finding:
     telling = [pair for pair in examples if " times " in pair[1].words]
     example = min(telling or examples, key=lambda pair: len(pair[1].words))
     answers = tuple(_answer(version, part) for version, part in parts.items())
-    return Finding(theme.question, answers, example)
+    return Finding(theme.question, answers, example, theme.caveat)
 
 
 def _answer(version: str, judged: Judged) -> Answer:

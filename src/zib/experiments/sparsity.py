@@ -11,11 +11,10 @@ import numpy as np
 import zib
 from zib.env import GaussianMAB, RandomMAB
 from zib.experiments.draw import Drawn
-from zib.experiments.harness import Panel, Played, Scaled, Simulated
-from zib.experiments.judge import compare, decide, ratio
+from zib.experiments.harness import Panel, Played, Scaled, Simulated, horizons
+from zib.experiments.judge import compare, decide, lowest
 from zib.experiments.record import Setting, Table, Verdict
 from zib.report import style_of
-from zib.sim import Results
 
 PROBS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 N_ARMS, SIGMA = 5, 0.5
@@ -143,7 +142,7 @@ class Sparsity(Simulated):
         """Judge whether ours are lowest, and what arms gain that learn from each other."""
         yield lowest_everywhere(found)
         for panel in with_many_arms(found):
-            yield halved(panel.name, panel.result)
+            yield halved(panel)
 
     def figures(self, found: list[Played]) -> Iterable[Drawn]:
         """Draw ratios of final regrets against the probability."""
@@ -226,30 +225,35 @@ def with_many_arms(found: Sequence[Played]) -> list[Played]:
 
 def lowest_everywhere(found: Sequence[Played]) -> Verdict:
     """Judge whether one of the policies beyond the paper is lowest at every probability."""
-    cases, ratios = [], []
-    for panel in found:
-        if isinstance(panel.env, RandomMAB):
-            mean = dict(zip(panel.result.labels, panel.result.mean()[:, -1]))
-            ours, theirs = (min(names, key=lambda name: mean[name]) for names in (BEYOND, OTHERS))
-            cases.append(compare(panel.name, panel.result, ours, theirs))
-            ratios.append(float(mean[ours] / mean[STRONG]))
+    panels = [panel for panel in found if isinstance(panel.env, RandomMAB)]
+    cases = [
+        compare(
+            panel.name,
+            panel.result,
+            lowest(panel.result, BEYOND),
+            lowest(panel.result, OTHERS),
+            chosen=True,
+        )
+        for panel in panels
+    ]
+    points = {(p.prob, p.policy): p.ratio for p in at_probabilities(panels)}
+    ratios = [points[float(p.key["prob"]), c.first] for p, c in zip(panels, cases)]
     return decide(
-        "Our target: one of the policies beyond the paper is lowest at every probability",
-        [case.lower for case in cases],
-        [case.higher for case in cases],
+        "Our target: one of the policies beyond the paper is lowest at every probability, "
+        f"{horizons(panels)}",
+        [case.decision for case in cases],
         f": {min(ratios):.2f} to {max(ratios):.2f} times the strong baseline",
         map(str, cases),
     )
 
 
-def halved(name: str, result: Results) -> Verdict:
+def halved(panel: Played) -> Verdict:
     """Judge whether arms that learn from each other lose at most half."""
-    found = ratio(name, result, LEARNED, FLAT)
+    found = compare(panel.name, panel.result, LEARNED, FLAT, factor=0.5)
     return decide(
-        "Our target: with many arms that hardly ever pay, a learned prior halves the regret of the "
-        "posterior of each arm on its own",
-        [found.high < 0.5],
-        [found.low > 0.5],
-        f": {found.ratio:.2f} times, {name}",
+        f"Our target: with {panel.name} that hardly ever pay, {horizons([panel])}, a learned prior "
+        "halves the regret of the posterior of each arm on its own",
+        [found.decision],
+        f": {found.ratio:.2f} times",
         [str(found)],
     )

@@ -14,6 +14,7 @@ from zib.cases.loan.records import LoanRecords
 from zib.core.rng import Role, stream
 from zib.env.contextual import LinkName
 from zib.experiments.harness import Experiment, Scaled
+from zib.experiments.judge import Decision, decide_mean, undecided
 from zib.experiments.loan_study import Book, books, record_notes, record_settings
 from zib.experiments.record import Setting, Status, Table, Verdict
 from zib.report.numbers import listing
@@ -127,7 +128,8 @@ class TableS1(Experiment["list[list[Cell]]"]):
     def claims(self, found: list[list[Cell]]) -> Iterable[Verdict]:
         """Judge what the paper reads from its table."""
         for book, kept in zip(self.books, found):
-            yield from (smallest(book, kept), characterises(book, kept))
+            title = f"{book.title}, {min(self.offers, book.records.n_records)} offers"
+            yield from (smallest(title, kept), characterises(title, kept))
 
     def notes(self, found: list[list[Cell]]) -> Iterable[str]:
         """Say what the number means, and what is wrong with the printed table."""
@@ -411,14 +413,13 @@ def fit_table(book: Book, kept: Sequence[Cell]) -> Table:
     )
 
 
-def smallest(book: Book, kept: Sequence[Cell]) -> Verdict:
+def smallest(title: str, kept: Sequence[Cell]) -> Verdict:
     """Judge whether the linear model with the log link has the smallest FDR, below 0.1."""
-    claim = f"{book.title}: b(x) = x with the log link has the smallest estimated FDR, below 0.1"
+    claim = f"{title}: b(x) = x with the log link has the smallest estimated FDR, below 0.1"
     mine = next(c for c in kept if (c.basis, c.link) == CHOSEN)
     if not mine.fitted:
         return Verdict(claim, "open", "undecided: the model could not be fitted to every half")
-    mean, low, high = intervals.mean(mine.fdp)
-    error = intervals.standard_error(mine.fdp)
+    mean, error = float(mine.fdp.mean()), intervals.standard_error(mine.fdp)
     # a polynomial of degree 1 is the same model
     others = [
         c
@@ -426,10 +427,13 @@ def smallest(book: Book, kept: Sequence[Cell]) -> Verdict:
         if c.fitted
         and not (c.link == mine.link and c.degree == 1 and c.basis in ("linear", "polynomial"))
     ]
-    smaller = [c for c in others if intervals.paired_difference(c.fdp, mine.fdp).high < 0.0]
-    larger = [c for c in others if intervals.paired_difference(c.fdp, mine.fdp).low > 0.0]
-    below = high < LIMIT
-    above = low >= LIMIT
+    sides = [d.side for d in _differences([c.fdp - mine.fdp for c in others])]
+    smaller = [c for c, side in zip(others, sides) if side < 0]
+    larger = [c for c, side in zip(others, sides) if side > 0]
+    rates = np.concatenate([c.fdp for c in (mine, *others)])
+    extremes = (float(rates.min()) - LIMIT, float(rates.max()) - LIMIT)
+    decided = decide_mean(mine.fdp - LIMIT, extremes)
+    below, above = decided.side < 0, decided.side > 0
     rank = 1 + sum(float(c.fdp.mean()) < mean for c in others)
     words = f"it is {mean:.3f} ± {error:.3f}, number {rank} of {len(others) + 1}"
     status: Status
@@ -437,38 +441,45 @@ def smallest(book: Book, kept: Sequence[Cell]) -> Verdict:
         status = "partly" if below else "fails"
         start = "below 0.1, but not the smallest" if below else "does not hold"
         words = f"{start}: {words}"
-        words += f", and {len(smaller)} models are lower beyond the noise" if smaller else ""
+        words += f", and {len(smaller)} models are lower" if smaller else ""
     elif below and len(larger) == len(others):
         status, words = "holds", f"holds: {words}"
     else:
         status = "open"
-        words = f"undecided: {words}; {len(others) - len(larger)} others are within the noise"
+        open_ones = len(others) - len(larger)
+        words = f"{undecided([decided.n])}: {words}; {open_ones} others cannot be told from it"
     best = min(others, key=lambda c: float(c.fdp.mean()))
     evidence = (f"lowest of the others: {label(best)}, {best.fdp.mean():.3f}",)
     return Verdict(claim, status, words, evidence)
 
 
-def characterises(book: Book, kept: Sequence[Cell]) -> Verdict:
+def characterises(title: str, kept: Sequence[Cell]) -> Verdict:
     """Judge the conclusion the paper draws, by held-out likelihood."""
-    claim = f"{book.title}: that model characterises the data well (better than the other links)"
+    claim = f"{title}: that model characterises the data well (better than the other links)"
     mine = next(c for c in kept if (c.basis, c.link) == CHOSEN)
     if not mine.fitted:
         return Verdict(claim, "open", "undecided: the model could not be fitted to every half")
     others = [c for c in kept if c.basis == "linear" and c is not mine and c.fitted]
-    gaps = {
-        c.link: intervals.paired_difference(1000 * mine.likelihood, 1000 * c.likelihood)
-        for c in others
-    }
-    worse = [link for link, gap in gaps.items() if gap.high < 0.0]
-    better = [link for link, gap in gaps.items() if gap.low > 0.0]
+    apart = _differences([1000 * (mine.likelihood - c.likelihood) for c in others])
+    gaps = {c.link: gap for c, gap in zip(others, apart)}
+    worse = [link for link, gap in gaps.items() if gap.side < 0]
+    better = [link for link, gap in gaps.items() if gap.side > 0]
     evidence = tuple(
-        f"log minus {link}: {gap.low:.2f} to {gap.high:.2f} thousandths of log-likelihood per offer"
+        f"log minus {link}, in thousandths of log-likelihood per offer: {gap}"
         for link, gap in gaps.items()
     )
     if worse:
         verb = "fit" if len(worse) > 1 else "fits"
-        words = f"does not hold: {listing(worse)} {verb} held-out offers better beyond the noise"
+        words = f"does not hold: {listing(worse)} {verb} held-out offers better"
         return Verdict(claim, "fails", words, evidence)
     if len(better) == len(others):
         return Verdict(claim, "holds", "holds: it fits held-out offers best", evidence)
-    return Verdict(claim, "open", "undecided: the links fit held-out offers alike", evidence)
+    words = f"{undecided([mine.likelihood.size])}: the links fit held-out offers alike"
+    return Verdict(claim, "open", words, evidence)
+
+
+def _differences(found: Sequence[Floats]) -> list[Decision]:
+    """Decide the signs of means over splits; the worst split is that of any model."""
+    everything = np.concatenate(found)
+    extremes = (float(everything.min()), float(everything.max()))
+    return [decide_mean(values, extremes) for values in found]

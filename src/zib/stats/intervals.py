@@ -288,6 +288,24 @@ def skewed(
     return plain(Estimate(value, low, high))
 
 
+def skewed_mean(values: ArrayLike, *, level: float = LEVEL, axis: int = 0) -> Estimate:
+    """Return the mean with Student's interval, corrected for the skewness of the values.
+
+    Examples
+    --------
+    >>> [round(x, 2) for x in skewed_mean([1.0, 1.0, 1.0, 2.0, 9.0])]
+    [2.8, -0.45, 10.43]
+    """
+    x, n, middle = _observed(values, axis)
+    centred, some = x - middle, np.maximum(n, 1.0)
+    square = _mean_square(centred, n, axis, 0.0)
+    cube = np.where(np.isnan(centred), 0.0, centred**3).sum(axis=axis) / some
+    with np.errstate(divide="ignore", invalid="ignore"):
+        skewness = cube / square**1.5 / np.sqrt(some)
+    error = np.sqrt(square / np.maximum(n - 1.0, 1.0))
+    return skewed(np.squeeze(middle, axis), error, skewness, df=n - 1.0, level=level)
+
+
 # ------------------------------------------------------------------------- shares and bootstrap
 
 
