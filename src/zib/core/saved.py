@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from zib.core.files import write_atomically as write_atomically
 from zib.core.spec import KNOWN, parameters_of, saved_name
 
 
@@ -172,19 +170,3 @@ def loads(text: str, kind: str, version: int, source: str) -> dict[str, Any]:
     if content.pop("checksum", None) != _digest(content):
         raise SavedStateError(f"{source} is damaged: its checksum does not match its content")
     return content
-
-
-def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
-    """Write the whole file or leave the old one: a crash in between loses nothing."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 import platformdirs
 
+from zib.core import files
 from zib.core.registry import Registry
 
 ROOT = Path(__file__).parent.parent
@@ -95,9 +95,7 @@ def sources() -> dict[str, Source]:
     second, so what was parsed is remembered on disk, by content.
     """
     memory = cache_folder() / f"zib-sources-{sys.version_info.major}.{sys.version_info.minor}.json"
-    known: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        known = json.loads(memory.read_text())
+    known = _remembered(memory) if is_cached() else {}
     used, found = {}, {}
     for path in sorted(ROOT.rglob("*.py")):
         data = path.read_bytes()
@@ -111,16 +109,29 @@ def sources() -> dict[str, Source]:
         found[module] = Source(known[name][0], tuple(known[name][1]))
     if used and is_cached():
         with contextlib.suppress(OSError):
-            _write(memory, json.dumps(dict(list(known.items())[-REMEMBERED:])))
+            memory.parent.mkdir(mode=files.PRIVATE, parents=True, exist_ok=True)
+            if files.distrusted(memory.parent) is None:
+                text = json.dumps(dict(list(known.items())[-REMEMBERED:]))
+                files.write_atomically(memory, text)
     return found
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    Path(name).replace(path)
+def _remembered(memory: Path) -> dict[str, Any]:
+    """Return what was parsed before, by content; nothing if somebody else could have written it."""
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(memory.read_text()) if files.distrusted(memory.parent) is None else {}
+        whole = isinstance(known, dict) and all(_is_source(entry) for entry in known.values())
+        return known if whole else {}
+    return {}
+
+
+def _is_source(entry: Any) -> bool:
+    return (
+        isinstance(entry, list)
+        and len(entry) == 2
+        and isinstance(entry[0], str)
+        and isinstance(entry[1], list)
+    )
 
 
 @cache
