@@ -82,4 +82,10 @@ SPECS = {
     "windowed kl-ucb": mab.Windowed(mab.KLUCB(scale=5.0), length=40),
 }
 
+# Policies that are told the category of every reward.
+TOLD = {
+    "outcomes-kl told": mab.OutcomesKLUCB(categories=3),
+    "outcomes-posterior told": mab.OutcomesPosterior(categories=2, sigma=(0.5, 2.0), unseen=2.0),
+}
+
 ONLINE = {name: spec for name, spec in SPECS.items() if name != "ucb true"}

@@ -23,16 +23,23 @@ ROUNDS = 3_000
 _MAB = zib.env.GaussianMAB(
     means=[1.0, 2.0, 1.5, 3.0, 0.4], probs=[0.30, 0.25, 0.40, 0.10, 0.9], sigma=0.8
 )
+_OUTCOMES = zib.env.OutcomesMAB(
+    values=[1.0, 4.0],
+    probs=[[0.20, 0.02], [0.10, 0.05], [0.05, 0.06], [0.30, 0.01], [0.02, 0.07]],
+    sigma=[0.8, 3.0],
+)
 _CONTEXTUAL = zib.env.RandomContextual(n_arms=5, dimension=3, sparsity=2, sigma=0.5)
 
 
 def specs() -> dict[str, tuple[Any, Any]]:
     """Return every policy with the environment it is recorded in."""
     plain = {name: (spec, _MAB) for name, spec in policies.SPECS.items()}
-    return plain | {
+    told = {name: (spec, _OUTCOMES) for name, spec in policies.TOLD.items()}
+    contextual = {
         f"contextual {name}": (spec, _CONTEXTUAL)
         for name, spec in contextual_policies.SPECS.items()
     }
+    return plain | told | contextual
 
 
 def played(spec: Any, env: Any) -> dict[str, str]:

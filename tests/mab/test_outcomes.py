@@ -300,12 +300,19 @@ def test_a_reloaded_bandit_refuses_other_rewards_too() -> None:
         bandit.update(0, 4.0)
 
 
+ONE_OF = "give exactly one of `edges`, `values` and `categories`"
+
+
 @pytest.mark.parametrize("kind", [mab.OutcomesKLUCB, mab.OutcomesPosterior])
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ({}, "give exactly one of `edges` and `values`"),
-        ({"edges": (0.0,), "values": (1.0,)}, "give exactly one of `edges` and `values`"),
+        ({}, ONE_OF),
+        ({"edges": (0.0,), "values": (1.0,)}, ONE_OF),
+        ({"edges": (0.0,), "categories": 2}, ONE_OF),
+        ({"categories": 1}, r"`categories` must lie in \[2, 63\]; got 1"),
+        ({"categories": 2.5}, "`categories` must be a whole number"),
+        ({"categories": 3, "sigma": (1.0,)}, "`sigma` must be one number or one per bin"),
         ({"edges": (5.0, 0.0)}, "`edges` must be at most 62 increasing numbers"),
         ({"edges": (0.0, math.nan)}, "`edges` must lie in"),
         ({"edges": 3.0}, "`edges` must be a sequence of numbers; got 3.0"),

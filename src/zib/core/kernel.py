@@ -31,6 +31,7 @@ class Policy(NamedTuple):
     init: Callable[[Any, int], Any]
     scores: Kernel
     update: Kernel
+    learn: Kernel
     refresh: Kernel
     refresh_all: Kernel
     indices: Kernel
@@ -57,6 +58,11 @@ def update(spec: Any, state: Any, arm: int, reward: float) -> None:
 
 
 @REGISTRY.kernel(INLINED)
+def learn(spec: Any, state: Any, arm: int, reward: float, category: int) -> None:
+    """Learn from one reward and the category it came with, 0 where nothing happened."""
+
+
+@REGISTRY.kernel(INLINED)
 def refresh(spec: Any, state: Any, arm: int) -> None:
     """Recompute what is derived from the statistics of one arm."""
 
@@ -64,6 +70,10 @@ def refresh(spec: Any, state: Any, arm: int) -> None:
 @REGISTRY.kernel(INLINED)
 def refresh_all(spec: Any, state: Any) -> None:
     """Recompute what is derived from the statistics of every arm."""
+
+
+def _ignore_category(spec: Any, state: Any, arm: int, reward: float, category: int) -> None:
+    update(spec, state, arm, reward)
 
 
 def _no_refresh(spec: Any, state: Any, arm: int) -> None:
@@ -80,6 +90,7 @@ def register(
     *,
     scores: Kernel,
     update: Kernel,
+    learn: Kernel | None = None,
     own: type[Part] = Part,
     init: Callable[[Any, int], Any] | None = None,
     refresh: Kernel | None = None,
@@ -109,6 +120,10 @@ def register(
         change `state`.
     update
         ``update(spec, state, arm, reward)`` learns; it must not draw random numbers.
+    learn
+        ``learn(spec, state, arm, reward, category)``: the same for policies that use the category a
+        reward came with, 1, 2, … or 0 where nothing happened. Their specs say in `n_categories`
+        how many there are.
     refresh
         ``refresh(spec, state, arm)`` recomputes what is derived about one arm after its statistics
         were changed from outside (merge, revision, new arms).
@@ -143,6 +158,7 @@ def register(
             init or empty,
             scoring,
             compilable(update),
+            compilable(learn or _ignore_category),
             compilable(refresh or _no_refresh),
             compilable(refresh_all or _refresh_each),
             scoring if indices is None else compilable(indices),

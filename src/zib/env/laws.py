@@ -18,7 +18,7 @@ import numpy as np
 
 from zib.core import validate as check
 from zib.core.spec import positive, real
-from zib.env.registry import Array, Kind, Named
+from zib.env.registry import Array, Categories, Kind, Named
 
 KINDS = ("subgaussian", "subexponential")
 
@@ -69,6 +69,19 @@ class Law(Named, ABC):
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """Return `n` independent draws as a float64 array."""
         return self._draw(rng, check.integer("n", n, 0))
+
+    @property
+    def n_categories(self) -> int:
+        """How many kinds of draws there are, besides nothing: 1, but for a mixture."""
+        return 1
+
+    def _draw_categories(self, rng: np.random.Generator, n: int) -> tuple[Array, Categories]:
+        """Return `n` draws, and of which kind each is: 1, 2, … or 0 for nothing."""
+        return self._draw(rng, n), np.ones(n, dtype=np.int64)
+
+    def sample_categories(self, rng: np.random.Generator, n: int) -> tuple[Array, Categories]:
+        """Return the draws of `sample`, and of which kind each is: 1, 2, … or 0 for nothing."""
+        return self._draw_categories(rng, check.integer("n", n, 0))
 
     @property
     def subgaussian_size(self) -> float:

@@ -16,6 +16,7 @@ from zib.env.laws import Constant, Exponential, Gaussian, GaussianMixture, Law
 from zib.env.mixtures import Mixture, ZeroInflated, several_laws
 from zib.env.registry import (
     Array,
+    Categories,
     Environment,
     Kind,
     as_tuple,
@@ -132,6 +133,18 @@ class MAB(Environment, positional=1):
         """Return the next `n` rewards of `arm`."""
         law: Law = self.laws[check.integer("arm", arm, 0, self.n_arms - 1)]
         return law.sample(rng, n)
+
+    @property
+    def n_categories(self) -> int:
+        """How many kinds of rewards there are besides nothing, in the arm that has most."""
+        return max(int(law.n_categories) for law in self.laws)
+
+    def sample_categories(
+        self, arm: int, rng: np.random.Generator, n: int
+    ) -> tuple[Array, Categories]:
+        """Return the rewards of `sample`, and of which kind each is: 1, 2, … or 0 for nothing."""
+        law: Law = self.laws[check.integer("arm", arm, 0, self.n_arms - 1)]
+        return law.sample_categories(rng, n)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MAB) and bool(self.laws == other.laws)

@@ -14,7 +14,7 @@ from zib.core import validate as check
 from zib.core.spec import real
 from zib.core.validate import InvalidParameterError
 from zib.env.laws import Law, _order
-from zib.env.registry import Array, custom, instance_of, maybe, sequence
+from zib.env.registry import Array, Categories, custom, instance_of, maybe, sequence
 
 
 def several_laws(name: str, value: Any) -> tuple[Law, ...]:
@@ -68,10 +68,19 @@ class ZeroInflated(Law, positional=3):
     inflated: float = real(default=0.0)
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
+        return self._draw_categories(rng, n)[0]
+
+    def _draw_categories(self, rng: np.random.Generator, n: int) -> tuple[Array, Categories]:
         paid = np.flatnonzero(rng.random(n) < self.prob)
         out = np.zeros(n) if self.inflated == 0.0 else np.full(n, self.inflated)
-        out[paid] = self.law._draw(rng, paid.size)
-        return out
+        categories = np.zeros(n, dtype=np.int64)
+        out[paid], categories[paid] = self.law._draw_categories(rng, paid.size)
+        return out, categories
+
+    @property
+    def n_categories(self) -> int:
+        """How many kinds of rewards there are besides nothing."""
+        return self.law.n_categories
 
     @property
     def magnitude(self) -> float:
@@ -178,6 +187,9 @@ class Mixture(Law, positional=2):
             raise InvalidParameterError(f"`probs` must sum to 1; got {check.shown(total)}")
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
+        return self._draw_categories(rng, n)[0]
+
+    def _draw_categories(self, rng: np.random.Generator, n: int) -> tuple[Array, Categories]:
         ends = np.cumsum(self.probs)
         ends[-1] = math.inf  # rounding must not leave a gap at the top
         which = np.searchsorted(ends, rng.random(n), side="right")
@@ -185,7 +197,12 @@ class Mixture(Law, positional=2):
         for j, law in enumerate(self.laws):
             places = np.flatnonzero(which == j)
             out[places] = law._draw(rng, places.size)
-        return out
+        return out, which + 1
+
+    @property
+    def n_categories(self) -> int:
+        """How many laws there are."""
+        return len(self.laws)
 
     def _possible(self) -> list[tuple[float, Law]]:
         return [(p, law) for p, law in zip(self.probs, self.laws, strict=True) if p > 0.0]

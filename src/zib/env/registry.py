@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["subgaussian", "subexponential"]
 Array = NDArray[np.float64]
+Categories = NDArray[np.int64]
 
 # ---------------------------------------------------------------------------------- kinds of fields
 

@@ -1,8 +1,9 @@
-"""Rewards through several outcomes: the joint likelihood-ratio index and posterior sampling.
+"""Rewards through several outcomes: their statistics, and the joint likelihood-ratio index.
 
-A policy sees only the reward. `edges` cut the non-zero rewards into bins; `values` lists all
-rewards there are. Either way zero is an outcome of its own. Count, mean and centred sum of squares
-are kept per arm and outcome; the spread of an outcome is pooled over arms.
+Which outcome a reward is, a policy is told (`categories`) or sees from the reward alone: `edges`
+cut the non-zero rewards into bins, `values` lists all rewards there are. In any case nothing, the
+reward zero, is an outcome of its own. Count, mean and centred sum of squares are kept per arm and
+outcome; the spread of an outcome is pooled over arms.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from zib.core import validate
 from zib.core.kernel import jitable, register
-from zib.core.spec import Spec, argument, derived, number_or, optional, positive, real
+from zib.core.spec import Spec, argument, derived, number_or, optional, real
 from zib.core.state import ArmState, Floats, Part, new_state, per_arm, table
 from zib.core.validate import InvalidParameterError
 from zib.mab.kl import (
@@ -29,7 +30,6 @@ from zib.mab.kl import (
     level_at,
     settle,
 )
-from zib.mab.posterior import BORROWED
 from zib.stats.arms import observe
 from zib.theory.outcomes import outcome_upper
 
@@ -45,38 +45,42 @@ class Outcomes(NamedTuple):
     """
 
     known: bool  # listed values, not bins
+    told: bool  # categories, which come with the reward
     m: int
     cuts: tuple[float, ...]  # upper edges of the bins, or midpoints between the values
     starts: tuple[float, ...]  # what an outcome pays before it was seen; −inf: nothing is known
     scales: tuple[float, ...]  # standard deviations; NaN: estimated
 
     def arguments(self) -> dict[str, Any]:
-        """Return `edges`, `values` and `sigma` as they may be given."""
+        """Return `edges`, `values`, `categories` and `sigma` as they may be given."""
+        given: dict[str, Any] = dict.fromkeys(("edges", "values", "categories", "sigma"))
         cuts, starts, scales = (part[: self.m] for part in (self.cuts, self.starts, self.scales))
         if self.known:
-            return {"edges": None, "values": starts, "sigma": None}
-        sigma: Any = scales[1:]
-        if math.isnan(sigma[0]):
-            sigma = None
-        elif len(set(sigma)) == 1:
-            sigma = sigma[0]
-        return {"edges": cuts[1:-1], "values": None, "sigma": sigma}
+            return given | {"values": starts}
+        if not math.isnan(scales[1]):
+            same = len(set(scales[1:])) == 1
+            given["sigma"] = scales[1] if same else scales[1:]
+        return given | ({"categories": self.m - 1} if self.told else {"edges": cuts[1:-1]})
 
 
 def _outcomes(given: Mapping[str, Any]) -> Outcomes:
     """Return the outcomes that the arguments describe, or raise."""
-    edges, values, sigma = given["edges"], given["values"], given["sigma"]
-    if (edges is None) == (values is None):
+    edges, values, categories = (given[name] for name in ("edges", "values", "categories"))
+    if sum(x is not None for x in (edges, values, categories)) != 1:
         raise InvalidParameterError(
-            f"give exactly one of `edges` and `values`; got edges={edges!r}, values={values!r}"
+            "give exactly one of `edges`, `values` and `categories`; "
+            f"got edges={validate.shown(edges)}, values={validate.shown(values)}, "
+            f"categories={validate.shown(categories)}"
         )
-    return _bins(edges, sigma) if values is None else _listed_values(values, sigma)
+    if values is not None:
+        return _listed_values(values, given["sigma"])
+    return _bins(edges, given["sigma"]) if categories is None else _told(categories, given["sigma"])
 
 
 def _listed_values(values: Any, sigma: Any) -> Outcomes:
     if sigma is not None:
         raise InvalidParameterError(
-            f"`sigma` belongs to `edges`; rewards that are listed have none; "
+            "`sigma` belongs to `edges` and `categories`; listed `values` have none; "
             f"got {validate.shown(sigma)}"
         )
     array = validate.vector("values", _listed("values", values), -1e100, 1e100)
@@ -87,7 +91,7 @@ def _listed_values(values: Any, sigma: Any) -> Outcomes:
             f"got {validate.shown(values)}"
         )
     cuts = [0.5 * (a + b) for a, b in pairwise(kept)] + [math.inf]
-    return _padded(True, cuts, kept, [0.0] * len(kept))
+    return _padded(cuts, kept, [0.0] * len(kept), known=True)
 
 
 def _bins(edges: Any, sigma: Any) -> Outcomes:
@@ -102,30 +106,45 @@ def _bins(edges: Any, sigma: Any) -> Outcomes:
         raise InvalidParameterError(
             f"`edges` must be at most {MOST - 2} increasing numbers; got {validate.shown(edges)}"
         )
-    n_bins = array.size + 1
-    return _padded(
-        False,
-        [-math.inf, *(array + 0.0).tolist(), math.inf],
-        [0.0, *[-math.inf] * n_bins],
-        [0.0, *_check_sigma(sigma, n_bins)],
-    )
+    return _unknown([*(array + 0.0).tolist(), math.inf], sigma, told=False)
 
 
-def _padded(known: bool, cuts: list[float], starts: list[float], scales: list[float]) -> Outcomes:
+def _told(categories: Any, sigma: Any) -> Outcomes:
+    n = validate.integer("categories", categories, low=2, high=MOST - 1)
+    # without edges; a reward whose category nobody told counts as the first
+    return _unknown([math.inf] * n, sigma, told=True)
+
+
+def _unknown(tops: list[float], sigma: Any, *, told: bool) -> Outcomes:
+    """Return nothing and outcomes that pay up to `tops`, of unknown means."""
+    n = len(tops)
+    starts, scales = [0.0, *[-math.inf] * n], [0.0, *_check_sigma(sigma, n)]
+    return _padded([-math.inf, *tops], starts, scales, told=told)
+
+
+def _padded(
+    cuts: list[float],
+    starts: list[float],
+    scales: list[float],
+    *,
+    known: bool = False,
+    told: bool = False,
+) -> Outcomes:
     m = len(cuts)
     rest = (0.0,) * ((SHORT if m <= SHORT else MOST) - m)
-    return Outcomes(known, m, (*cuts, *rest), (*starts, *rest), (*scales, *rest))
+    return Outcomes(known, told, m, (*cuts, *rest), (*starts, *rest), (*scales, *rest))
 
 
-def _check_sigma(sigma: object, n_bins: int) -> list[float]:
+def _check_sigma(sigma: object, n: int) -> list[float]:
     if sigma is None:
-        return [math.nan] * n_bins
+        return [math.nan] * n
     if not isinstance(sigma, (list, tuple, np.ndarray)):
-        return [validate.real("sigma", sigma, low=0, closed="neither")] * n_bins
+        return [validate.real("sigma", sigma, low=0, closed="neither")] * n
     scales = validate.vector("sigma", sigma, 0.0, closed="neither")
-    if scales.size != n_bins:
+    if scales.size != n:
         raise InvalidParameterError(
-            f"`sigma` must be one number or one per bin ({n_bins}); got {validate.shown(sigma)}"
+            f"`sigma` must be one number or one per bin or category ({n}); "
+            f"got {validate.shown(sigma)}"
         )
     return [float(s) for s in scales]
 
@@ -145,6 +164,7 @@ class OutcomeSpec(Spec):
 
     edges: Sequence[float] | None = argument(default=None)
     values: Sequence[float] | None = argument(default=None)
+    categories: int | None = argument(default=None)
     sigma: float | Sequence[float] | None = argument(default=None)
     outcomes: Outcomes = derived(_outcomes)
 
@@ -156,6 +176,11 @@ class OutcomeSpec(Spec):
     def n_outcomes(self) -> int:
         """How many outcomes there are, zero among them."""
         return self.outcomes.m
+
+    @property
+    def n_categories(self) -> int:
+        """How many categories come with the rewards; 0: none do."""
+        return self.outcomes.m - 1 if self.outcomes.told else 0
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -173,7 +198,8 @@ class OutcomeSpec(Spec):
         """Return the position of the outcome this reward is.
 
         With `edges` zero comes first, then the bins from below; `values` stand in ascending order,
-        and the one nearest to the reward counts.
+        and the one nearest to the reward counts. With `categories` a reward does not say it: what
+        is not zero counts as the first.
         """
         return int(outcome_of(self.outcomes, validate.real("reward", reward)))
 
@@ -197,7 +223,8 @@ class _KLPart(OutcomePart, KeptUpper):
     """The outcomes, and bounds of the indices that hold for some rounds."""
 
 
-def _new_state(spec: Any, n_arms: int, own: type[Part]) -> ArmState:
+def new_outcomes(spec: Any, n_arms: int, own: type[Part]) -> ArmState:
+    """Return the state of arms that were never played."""
     outcomes = spec.outcomes
     m = outcomes.m
     state = new_state(n_arms, own=own, sizes={"outcomes": m})
@@ -219,10 +246,23 @@ def outcome_of(outcomes: Any, reward: float) -> int:
 
 @jitable
 def learn_outcome(spec: Any, state: Any, arm: int, reward: float) -> None:
-    """Add one reward to the statistics of an arm and of its outcome."""
+    """Add one reward to the statistics of an arm and of the outcome it shows."""
+    _learn_as(spec, state, arm, reward, outcome_of(spec.outcomes, reward))
+
+
+@jitable
+def learn_category(spec: Any, state: Any, arm: int, reward: float, category: int) -> None:
+    """Add one reward to the statistics of an arm and of the category it came with."""
+    j = outcome_of(spec.outcomes, reward)
+    if spec.outcomes.told and 0 <= category < spec.outcomes.m:
+        j = category
+    _learn_as(spec, state, arm, reward, j)
+
+
+@jitable
+def _learn_as(spec: Any, state: Any, arm: int, reward: float, j: int) -> None:
     own = state.own
     known = spec.outcomes.known
-    j = outcome_of(spec.outcomes, reward)
     if known:
         reward = spec.outcomes.starts[j]
     observe(state, arm, reward)
@@ -302,16 +342,21 @@ class OutcomesKLUCB(OutcomeSpec):
 
     Parameters
     ----------
+    categories
+        How many kinds of rewards there are, at least 2, if each comes with its kind, 1, …,
+        `categories`, or 0 where nothing happened. What the kinds pay may overlap, and a kind may
+        pay zero.
     edges
-        Increasing cut points. A non-zero reward belongs to the bin (edge, next edge] it lies in;
+        Where nobody says the kind: increasing cut points.
+        A non-zero reward belongs to the bin (edge, next edge] it lies in;
         zero is an outcome of its own. ``edges=(0, 5)``: negative, zero, up to 5, more than 5.
         For zero and not zero alone there is `ZIKLUCB`.
     values
-        Instead of `edges`: all rewards there are; 0 is always among them and need not be named.
+        Instead of both: all rewards there are; 0 is always among them and need not be named.
         `zib.Bandit` refuses any other reward; a simulation takes the value nearest to it.
     sigma
-        Standard deviation of the rewards within a bin: one number, one per bin from below, or None:
-        estimated per bin from all arms together. Only with `edges`.
+        Standard deviation of the rewards within a bin or category: one number, one for each (bins
+        from below), or None: estimated for each from all arms together. Not with `values`.
     delta, c
         The level, as in `ZIKLUCB`.
     unseen
@@ -331,6 +376,8 @@ class OutcomesKLUCB(OutcomeSpec):
     4
     >>> OutcomesKLUCB(edges=(0.0, 5.0), sigma=1.0).outcome_of(7.5)
     3
+    >>> OutcomesKLUCB(categories=3).n_categories
+    3
     """
 
     delta: float | None = optional(real(low=0.0, high=1.0, closed="neither"), default=None)
@@ -340,7 +387,7 @@ class OutcomesKLUCB(OutcomeSpec):
 
 
 def _init(spec: OutcomesKLUCB, n_arms: int) -> ArmState:
-    return _new_state(spec, n_arms, _KLPart)
+    return new_outcomes(spec, n_arms, _KLPart)
 
 
 @jitable
@@ -392,6 +439,11 @@ def _refresh_all(spec: Any, state: Any) -> None:
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     learn_outcome(spec, state, arm, reward)
+    _keep_expired_and(spec, state, arm)
+
+
+def _learn(spec: Any, state: Any, arm: int, reward: float, category: int) -> None:
+    learn_category(spec, state, arm, reward, category)
     _keep_expired_and(spec, state, arm)
 
 
@@ -463,142 +515,9 @@ register(
     init=_init,
     scores=_scores,
     update=_update,
+    learn=_learn,
     refresh=_refresh,
     refresh_all=_refresh_all,
     indices=_indices,
 )
 LAZY.add(OutcomesKLUCB, Lazy(is_bound=_is_kept, exact=_exact))
-
-
-# ------------------------------------------------------------------------------- posterior sampling
-
-
-class OutcomesPosterior(OutcomeSpec):
-    """Thompson sampling from the exact posterior of the outcomes and of what they pay.
-
-    Parameters
-    ----------
-    edges, values, sigma
-        As in `OutcomesKLUCB`.
-    alpha, beta
-        Prior of the outcomes, a Dirichlet law: `beta` for zero, and `alpha` in equal parts for the
-        others. The probability of paying then has the prior Beta(alpha, beta), as in `ZIPosterior`.
-    unseen
-        What an outcome pays that an arm never had: ``"pooled"`` takes the largest value sampled
-        this round among arms that had it, at most the upper edge of the bin, and leaves out what no
-        arm ever had; or a number.
-
-    Notes
-    -----
-    q̃ ~ Dirichlet(prior + counts), ṽ_j ~ N(v̂_j, σ_j²/B_j), or Student's t where sigma is unknown;
-    the arm with the largest Σ q̃_j ṽ_j is played. The Dirichlet law is drawn as a chain of Betas.
-
-    Examples
-    --------
-    >>> OutcomesPosterior(values=(1.0, 20.0, -15.0)).reward_range
-    (-15.0, 20.0)
-    """
-
-    alpha: float = positive(default=1.0)
-    beta: float = positive(default=1.0)
-    unseen: str | float = number_or("pooled", default="pooled")
-    label = "outcomes posterior"
-
-
-def _posterior_init(spec: OutcomesPosterior, n_arms: int) -> ArmState:
-    return _new_state(spec, n_arms, OutcomePart)
-
-
-def _posterior_refresh(spec: Any, state: Any, arm: int) -> None:
-    pool_outcomes(spec, state)
-
-
-def _posterior_update(spec: Any, state: Any, arm: int, reward: float) -> None:
-    learn_outcome(spec, state, arm, reward)
-
-
-@jitable
-def _value(spec: Any, state: Any, arm: int, j: int, rng: Any) -> float:
-    """Draw what an outcome pays that the arm has had."""
-    own = state.own
-    count = own.counts[arm, j]
-    mean = own.means[arm, j]
-    scale = own.scales[j]
-    if math.isnan(spec.outcomes.scales[j]):
-        freedom = count - 1.0 + BORROWED
-        spread = own.spreads[arm, j] + BORROWED * scale * scale
-        return float(mean + math.sqrt(spread / (freedom * count)) * rng.standard_t(freedom))
-    return float(mean + scale / math.sqrt(count) * rng.standard_normal())
-
-
-@jitable
-def _is_possible(spec: Any, state: Any, j: int, paid: bool) -> bool:
-    """Whether outcome j takes part: known, assumed, or seen (any, while no arm has paid)."""
-    if spec.outcomes.known or not paid or not math.isnan(spec.unseen):
-        return True
-    return bool(state.own.seen[j] > 0.0)
-
-
-@jitable
-def _fold(
-    spec: Any, state: Any, arm: int, j: int, paid: bool, value: float, rng: Any, was: float
-) -> float:
-    """Mix `value` of outcome j into the mean `was` of zero and of the outcomes after j.
-
-    Given that it is none of the outcomes before j, a reward is outcome j with a probability that
-    has a Beta law; its weights are those of j and of all that follow.
-    """
-    counts = state.own.counts
-    each = spec.alpha / (spec.outcomes.m - 1)
-    rest = spec.beta
-    for i in range(spec.outcomes.m):
-        if spec.outcomes.starts[i] == 0.0:
-            rest += counts[arm, i]
-        elif i > j and _is_possible(spec, state, i, paid):
-            rest += each + counts[arm, i]
-    share = rng.beta(each + counts[arm, j], rest)
-    return float(share * value + (1.0 - share) * was)
-
-
-def _posterior_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    outcomes = spec.outcomes
-    paid = has_paid(state)
-    for k in range(out.size):
-        out[k] = 0.0
-    for j in range(outcomes.m - 1, -1, -1):
-        if outcomes.starts[j] == 0.0 or not _is_possible(spec, state, j, paid):
-            continue
-        top = -np.inf
-        for k in range(out.size):
-            if state.own.counts[k, j] > 0.0 or (outcomes.known and state.pulls[k] > 0.0):
-                value = outcomes.starts[j]
-                if not outcomes.known:
-                    value = _value(spec, state, k, j, rng)
-                    top = max(top, value)
-                out[k] = _fold(spec, state, k, j, paid, value, rng, out[k])
-        if outcomes.known:
-            continue
-        if not math.isnan(spec.unseen):
-            top = spec.unseen
-        elif top == -np.inf:
-            top = 1.0  # nobody has paid: compare the probabilities alone
-        else:
-            top = min(top, outcomes.cuts[j])
-        for k in range(out.size):
-            if state.own.counts[k, j] == 0.0 and state.pulls[k] > 0.0:
-                out[k] = _fold(spec, state, k, j, paid, top, rng, out[k])
-    for k in range(out.size):
-        if state.pulls[k] == 0.0:
-            out[k] = np.inf
-
-
-register(
-    OutcomesPosterior,
-    own=OutcomePart,
-    init=_posterior_init,
-    scores=_posterior_scores,
-    update=_posterior_update,
-    refresh=_posterior_refresh,
-    refresh_all=pool_outcomes,
-    randomized=True,
-)

@@ -96,7 +96,7 @@ def play(
 
 @kernel.jitable
 def _play_arms(  # type: ignore[no-untyped-def]
-    spec, state, rng, out, table, used, filled, gaps, clock, sums, rounds, curves, last
+    spec, state, rng, out, table, kinds, used, filled, gaps, clock, sums, rounds, curves, last
 ):
     t = clock[ROUND]
     arm = clock[PENDING]
@@ -113,7 +113,7 @@ def _play_arms(  # type: ignore[no-untyped-def]
                 break
             reward = table[arm, j]
             used[arm] = j + 1
-            kernel.update(spec, state, arm, reward)
+            kernel.learn(spec, state, arm, reward, kinds[arm, j])
             regret += gaps[arm]
             earned += reward
             arm = -1
@@ -132,7 +132,7 @@ def _play_arms(  # type: ignore[no-untyped-def]
 
 
 @Entry
-def advance(pin, table, used, filled, gaps, clock, sums, rounds, curves, last):  # type: ignore[no-untyped-def]
+def advance(pin, table, kinds, used, filled, gaps, clock, sums, rounds, curves, last):  # type: ignore[no-untyped-def]
     """Play up to checkpoint number `last`; return the arm whose rewards are used up, or -1.
 
     Regret and reward at each checkpoint are written to `curves`: coming back for every one would
@@ -144,6 +144,7 @@ def advance(pin, table, used, filled, gaps, clock, sums, rounds, curves, last): 
         pin.rng,
         pin.out,
         table,
+        kinds,
         used,
         filled,
         gaps,
@@ -165,8 +166,10 @@ def _by_arm(one: _Replication) -> Run:
     means = np.asarray(instance.arm_means, dtype=np.float64)
     gaps = means.max() - means
     inflated = float(getattr(instance, "inflated", 0.0))
+    told = _tells_categories(spec, instance)
     largest = int(min(LARGEST_BLOCK, max(FIRST_BLOCK, TABLE_SIZE // n_arms)))
     table = np.zeros((n_arms, min(largest, int(checkpoints[-1]) + FIRST_BLOCK)))
+    kinds = np.zeros(table.shape, dtype=np.int16)  # categories, for policies that want them
     used = np.zeros(n_arms, dtype=np.int64)
     filled = np.zeros(n_arms, dtype=np.int64)
     block = np.full(n_arms, FIRST_BLOCK, dtype=np.int64)
@@ -180,17 +183,19 @@ def _by_arm(one: _Replication) -> Run:
     reached = 0
     while reached < rounds.size:
         last = min(rounds.size, 1 + int(np.searchsorted(rounds, clock[ROUND] + STRIDE)))
-        arm = step(pin, table, used, filled, gaps, clock, sums, rounds, curves, last)
+        arm = step(pin, table, kinds, used, filled, gaps, clock, sums, rounds, curves, last)
         if arm >= 0:
             source = streams[arm]
             if source is None:
                 source = streams[arm] = one.stream(Role.ENVIRONMENT, arm)
             size = int(block[arm])
-            drawn = _drawn_rewards(instance, arm, source, size)
+            drawn, categories = _drawn_rewards(instance, arm, source, size, told)
             if size > table.shape[1]:  # a short run: the rest of the block can never be used
-                drawn = drawn[: table.shape[1]]
                 size = table.shape[1]
+                drawn, categories = drawn[:size], categories[:size]
             table[arm, :size] = drawn if inflated == 0.0 else drawn - inflated
+            if told:
+                kinds[arm, :size] = categories
             pulls[arm] += used[arm]
             used[arm] = 0
             filled[arm] = size
@@ -201,16 +206,35 @@ def _by_arm(one: _Replication) -> Run:
     return Run(curves[REGRET].copy(), curves[REWARD] + inflated * rounds, pulls + used)
 
 
+def _tells_categories(spec: Any, instance: Any) -> bool:
+    """Whether the policy wants the categories of rewards; raise unless the environment has them."""
+    wanted = getattr(spec, "n_categories", 0)
+    if wanted == 0:
+        return False
+    there = getattr(instance, "n_categories", None)
+    if there is None or there > wanted:
+        raise InvalidParameterError(
+            "`env` must tell the category of every reward, one of the policy's "
+            f"{wanted}; got {there or 'no'} categories"
+        )
+    return True
+
+
 def _drawn_rewards(
-    instance: Any, arm: int, source: np.random.Generator, size: int
-) -> NDArray[np.float64]:
-    drawn = np.asarray(instance.sample(arm, source, size), dtype=np.float64)
+    instance: Any, arm: int, source: np.random.Generator, size: int, told: bool
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return rewards and, where they are told, their categories."""
+    categories = np.empty(0, dtype=np.int64)
+    if told:
+        drawn, categories = instance.sample_categories(arm, source, size)
+    else:
+        drawn = np.asarray(instance.sample(arm, source, size), dtype=np.float64)
     if drawn.shape != (size,) or not np.isfinite(drawn).all():
         raise InvalidParameterError(
             f"`env` must return {size} finite rewards when `sample` is asked for {size}; "
             f"arm {arm} gave {drawn!r}"
         )
-    return drawn
+    return drawn, categories
 
 
 # -------------------------------------------------------------------- arms that change by the round
@@ -237,6 +261,7 @@ def advance_rounds(pin, reward, gap, first, last, sums, pulls):  # type: ignore[
 def _by_round(one: _Replication) -> Run:
     """Regret is against the arm that is best in that very round."""
     spec, instance = one.spec, one.instance
+    _tells_categories(spec, instance)
     source = one.stream(Role.ENVIRONMENT)
     state = kernel.init(spec, instance.n_arms)
     give_true_sizes(spec, state, instance)

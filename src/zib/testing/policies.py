@@ -17,7 +17,7 @@ import numpy as np
 from zib.core import kernel
 from zib.core.entry import interpreted
 from zib.core.state import arrays, copied, problem_in
-from zib.env import GaussianMAB
+from zib.env import GaussianMAB, OutcomesMAB
 from zib.online import Bandit
 from zib.sim.loop import give_true_sizes, play
 from zib.testing.specs import allowed, check_refusals, check_spec_is_data
@@ -30,6 +30,9 @@ _ENVIRONMENTS = {
     "signed": GaussianMAB(means=[-1.0, 0.5, -0.2], probs=[0.5, 0.4, 0.9], sigma=1.0),
     "one arm": GaussianMAB(means=[1.0], probs=[0.5], sigma=1.0),
 }
+_TELLING = OutcomesMAB(  # what its categories pay overlaps
+    values=[1.0, 2.0], probs=[[0.2, 0.1], [0.3, 0.05], [0.1, 0.2]], sigma=[1.0, 2.0]
+)
 _EXTREME: dict[str, Callable[[int], float]] = {  # what the j-th reward is
     "all zero": lambda j: 0.0,
     "never zero": lambda j: 1.0 + 0.1 * (j % 3),
@@ -171,7 +174,8 @@ def state_is_as_declared(spec: Any) -> None:
 def compiled_code_decides_as_interpreted(spec: Any, rounds: int = ROUNDS) -> None:
     """Compiled simulations are those of the interpreter, bit for bit."""
     checkpoints = np.arange(1, rounds + 1, dtype=np.int64)
-    for name, environment in _ENVIRONMENTS.items():
+    told = {"told": _TELLING} if getattr(spec, "n_categories", 0) > 1 else {}
+    for name, environment in (_ENVIRONMENTS | told).items():
         fast = play(spec, environment, checkpoints, 3, 0)
         slow = play(spec, environment, checkpoints, 3, 0, compiled=False)
         same = np.array_equal(fast.regret, slow.regret) and np.array_equal(fast.reward, slow.reward)
