@@ -33,6 +33,7 @@ from zib.mab.posterior import (
     next_fit,
     start,
 )
+from zib.mab.sampling import is_stranger, strange_magnitude, typical_magnitude
 from zib.stats.arms import observe
 
 SURPRISE = 2.5  # of all arms together, so that a thousand arms do not cost a thousand times as much
@@ -58,8 +59,9 @@ class ZIAdaptive(Spec):
     normal law (of its logarithm, if the family is log-normal) around a compromise between the arm
     and all arms, with the arm's variance a compromise as well. An arm that never paid may pay far
     more than the others: its magnitude is drawn from all arms and multiplied by a factor with a
-    heavy tail. Priors are learned anew each time the number of rounds has grown by five per cent,
-    at a cost of order K.
+    heavy tail. An arm that has paid a few times may scatter far more than the others: now and then,
+    and the less often the more it has paid, it is drawn well above its average. Priors are learned
+    anew each time the number of rounds has grown by five per cent, at a cost of order K.
 
     Examples
     --------
@@ -425,6 +427,7 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
         for k in range(out.size):
             if state.nonzero[k] > 0.0:
                 top = max(top, state.total[k] / state.nonzero[k])
+    typical = typical_magnitude(state)
     for k in range(out.size):
         n = state.pulls[k]
         if n == 0.0:
@@ -434,6 +437,8 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
         prob = rng.beta(state.own.alpha[0] + count, state.own.beta[0] + n - count)
         if family == UNDECIDED:  # hardly anything was paid: what was seen is what there is
             magnitude = state.total[k] / count if count > 0.0 else (top if top > 0.0 else 1.0)
+        elif count > 0.0 and is_stranger(state, k, rng):
+            magnitude = strange_magnitude(state, k, typical, rng)
         else:
             magnitude = _draw(state, k, family, rng)
             if count == 0.0:

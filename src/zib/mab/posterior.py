@@ -18,8 +18,15 @@ import numpy as np
 from zib.core.kernel import jitable, register
 from zib.core.spec import choice, number_or, positive
 from zib.core.state import ArmState, Floats, Part, new_state, scalar
-from zib.mab.assumptions import sample_unseen
 from zib.mab.families import GAUSSIAN, LOGNORMAL, FamilySpec, PooledScale, learn, pool, pooled_scale
+from zib.mab.sampling import (
+    DRAWS,
+    Draws,
+    is_stranger,
+    product_scores,
+    strange_magnitude,
+    typical_magnitude,
+)
 
 # ---------------------------------------------------------------------- priors learned across arms
 
@@ -100,7 +107,16 @@ def place_and_noise(spec: Any, state: Any, arm: int, scale: float) -> tuple[floa
         return state.own.log_total[arm] / count, scale * scale
     mean = state.total[arm] / count
     if spec.family != GAUSSIAN:
-        return mean, mean * mean / spec.form
+        # The variance is mu²/shape. With the square of the arm's own mean in place of mu², an arm
+        # whose first reward was small would be certain to be bad.
+        centre = state.own.centre[0]
+        if centre <= 0.0:
+            return mean, mean * mean / spec.form
+        variance = state.own.variance[0]
+        noise = (centre * centre + variance) / spec.form
+        share = variance / (variance + noise / count)
+        guess = share * mean + (1.0 - share) * centre
+        return mean, (guess * guess + share * noise / count) / spec.form
     sd = scale if math.isnan(spec.sigma) else spec.sigma
     return mean, sd * sd
 
@@ -130,7 +146,8 @@ def _fit_magnitudes(spec: Any, state: Any, steps: int) -> None:
             return
         centre = total / arms
         spread = max(squares / arms - centre * centre, 0.0)
-    state.own.centre[0] = centre
+        state.own.centre[0] = centre
+        state.own.variance[0] = spread
     # at least as much doubt as `MOST_PAID` rewards leave
     least = scale * scale
     if spec.family == GAUSSIAN and not math.isnan(spec.sigma):
@@ -211,6 +228,11 @@ class ZIPosterior(FamilySpec):
 
     The learned prior of the probability maximises the beta-binomial likelihood of all arms, that of
     the magnitude (or of the mean logarithm) is normal. Neither counts for more than twenty rewards.
+
+    Where the scatter is borrowed from other arms (σ unknown, log-normal), one of the first few
+    rewards of an arm is no reason to believe that it is like them: an arm with B rewards is drawn
+    with a probability of 0.2^B, shared by all arms if they are many, from above its average by at
+    least the typical size of a reward.
     """
 
     alpha: float = positive(default=1.0)
@@ -257,7 +279,26 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
 
 
 @jitable
-def _draw(spec: Any, state: Any, arm: int, scale: float, rng: Any) -> float:
+def _borrows_scale(spec: Any) -> bool:
+    if spec.family == GAUSSIAN:
+        return math.isnan(spec.sigma)
+    return bool(spec.family == LOGNORMAL)
+
+
+@jitable
+def _scales(spec: Any, state: Any) -> tuple[float, float]:
+    """Return the scatter of the rewards (or logarithms) of all arms, and their typical size."""
+    if _borrows_scale(spec):
+        return pooled_scale(state), typical_magnitude(state)
+    return pooled_scale(state), 0.0
+
+
+@jitable
+def _draw(spec: Any, state: Any, arm: int, scales: tuple[float, float], rng: Any) -> float:
+    """Draw a magnitude from its posterior under the flat prior, each arm on its own."""
+    scale, typical = scales
+    if _borrows_scale(spec) and is_stranger(state, arm, rng):
+        return strange_magnitude(state, arm, typical, rng)
     count = state.nonzero[arm]
     mean = state.total[arm] / count
     if spec.family == GAUSSIAN:
@@ -277,30 +318,38 @@ def _draw(spec: Any, state: Any, arm: int, scale: float, rng: Any) -> float:
     return float(spec.form * state.total[arm] / drawn)
 
 
+DRAWS.add(ZIPosterior, Draws(_draw, shared=_scales))
+
+
 @jitable
-def _draw_learned(spec: Any, state: Any, arm: int, scale: float, rng: Any) -> float:
+def _draw_learned(spec: Any, state: Any, arm: int, scales: tuple[float, float], rng: Any) -> float:
     """Draw a magnitude from its posterior under the learned prior."""
+    scale, typical = scales
     centre = state.own.centre[0]
     variance = state.own.variance[0]
     count = state.nonzero[arm]
+    of_one = scale * scale
     if count > 0.0:
+        if _borrows_scale(spec) and is_stranger(state, arm, rng):
+            return strange_magnitude(state, arm, typical, rng)
         mean, noise = place_and_noise(spec, state, arm, scale)
-        if spec.family == GAUSSIAN and math.isnan(spec.sigma):
-            freedom = count - 1.0 + BORROWED
-            noise = (state.spread[arm] + BORROWED * scale * scale) / freedom
+        if _borrows_scale(spec):
+            own = state.own.log_spread[arm] if spec.family == LOGNORMAL else state.spread[arm]
+            noise = (own + BORROWED * scale * scale) / (count - 1.0 + BORROWED)
+            of_one = noise
         if variance + noise / count > 0.0:
             share = variance / (variance + noise / count)
             centre = share * mean + (1.0 - share) * centre
             variance = share * noise / count
     out = centre + math.sqrt(variance) * rng.standard_normal()
     if spec.family == LOGNORMAL:
-        return math.exp(min(out + 0.5 * scale * scale, 700.0))
+        return math.exp(min(out + 0.5 * of_one, 700.0))
     return float(out)
 
 
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    scale = pooled_scale(state)
     if spec.prior == LEARNED and state.own.variance[0] > 0.0:
+        scales = _scales(spec, state)
         for k in range(out.size):
             n = state.pulls[k]
             if n == 0.0:
@@ -308,24 +357,9 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             else:
                 b = state.nonzero[k]
                 prob = rng.beta(state.own.alpha[0] + b, state.own.beta[0] + n - b)
-                out[k] = prob * _draw_learned(spec, state, k, scale, rng)
+                out[k] = prob * _draw_learned(spec, state, k, scales, rng)
         return
-    flat_scores(spec, state, rng, out)
-
-
-@jitable
-def flat_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    """Write scores under the flat prior, each arm on its own."""
-    top = -np.inf
-    scale = pooled_scale(state)
-    for k in range(out.size):
-        nonzero = state.nonzero[k]
-        if nonzero > 0.0:
-            prob = rng.beta(spec.alpha + nonzero, spec.beta + state.pulls[k] - nonzero)
-            mean = _draw(spec, state, k, scale, rng)
-            top = max(top, mean)
-            out[k] = prob * mean
-    sample_unseen(state, spec.alpha, spec.beta, spec.unseen, top, rng, out)
+    product_scores(spec, state, rng, out)
 
 
 register(
