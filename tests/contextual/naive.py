@@ -209,18 +209,38 @@ def huber(x, y, ridge, start):
 
 
 def median_of_means(x, y, ridge, groups):
-    """Return the most central of the groups' ridge regressions, and its noise estimate."""
-    n = len(y)
+    """Return the geometric median of the groups' ridge regressions, and the noise of its errors."""
+    n, d = x.shape
     used = min(n, groups)
+    share = ridge / groups
     parts = [(x[k::groups], y[k::groups]) for k in range(used)]
-    coefs = [ridge_regression(a, b, ridge) for a, b in parts]
+    coefs = [ridge_regression(a, b, share) for a, b in parts]
+    inverses = [np.linalg.inv(gram(a, share)) for a, _ in parts]
     metric = gram(x, ridge)
-    medians = [np.median([distance(a, b, metric) ** 2 for b in coefs]) for a in coefs]
-    squares = [
-        np.sum((b - a @ c) ** 2) + ridge * c @ c for (a, b), c in zip(parts, coefs, strict=True)
-    ]
-    sigma = math.sqrt(np.median(squares) * groups / n * (1 + 2 / n))
-    return coefs[int(np.argmin(medians))], sigma
+    centre = geometric_median(np.array(coefs) @ np.linalg.cholesky(metric))
+    hats = [a @ inverse @ a.T for (a, _), inverse in zip(parts, inverses, strict=True)]
+    free = [len(hat) - np.trace(hat) for hat in hats]
+    squares = [b @ (b - hat @ b) / f for (_, b), hat, f in zip(parts, hats, free, strict=True)]
+    of_median = (1 - 2 / (9 * max(np.mean(free), 1))) ** 3
+    variance = np.median(squares) / of_median * (1 + 2 / n)
+    variance *= np.trace(metric @ np.mean(inverses, axis=0)) / (used * d)
+    if groups > 2:
+        ratio = special.gamma(d / 2) / special.gamma((d + 1) / 2)
+        variance *= d / 2 * ratio**2
+    return np.linalg.solve(np.linalg.cholesky(metric).T, centre), math.sqrt(variance)
+
+
+def geometric_median(points):
+    """Return the point with the smallest sum of distances to the rows."""
+    if len(points) < 3:
+        return points.mean(axis=0)
+    found = optimize.minimize(
+        lambda at: np.linalg.norm(points - at, axis=1).sum(),
+        np.median(points, axis=0),
+        method="Nelder-Mead",
+        options={"xatol": 1e-10, "fatol": 1e-14, "maxiter": 20_000, "maxfev": 20_000},
+    )
+    return found.x
 
 
 # ----------------------------------------------------------------------------- the reward at once
@@ -297,19 +317,44 @@ def radius(horizon, d, t, ridge, sigma, slope_at_least):
     return sigma / slope_at_least * math.sqrt(4 * math.log(horizon) + growth)
 
 
+def huber_radius(horizon, d, t, n, ridge, sigma, epsilon):
+    """Return σ·n^γ·L^(ε/(1+ε)), with L under the root of `radius`."""
+    growth = (1 - epsilon) / (2 * (1 + epsilon))
+    power = 2 * epsilon / (1 + epsilon)
+    return sigma * n**growth * radius(horizon, d, t, ridge, 1.0, 1.0) ** power
+
+
+def groups_radius(horizon, d, n, ridge, sigma, epsilon, groups, bound):
+    """Return the radius of a geometric median of an odd number of groups.
+
+    A group is off by more than σ·(2^(1−ε)/δ')^(1/(1+ε))·(n/m)^γ·√D + √(λ/m)·bound in the norm of
+    its own matrix with probability δ'; the median by C times as much, if fewer than half are.
+    """
+    half = (groups + 1) // 2
+    failure = (horizon * math.comb(groups, half)) ** (-1 / half)
+    growth = (1 - epsilon) / (2 * (1 + epsilon))
+    share, many = ridge / groups, n / groups
+    size = sigma * many**growth * (2 ** (1 - epsilon) / failure) ** (1 / (1 + epsilon))
+    one = size * math.sqrt(d * math.log(1 + many / (share * d))) + math.sqrt(share) * bound
+    bad = (half - 1) / groups
+    return (1 - bad) / math.sqrt(1 - 2 * bad) * math.sqrt(groups) * one
+
+
 def spread(horizon, d, n_actions, sigma):
     """Return ϱ = √(24σ²d log(T)²)/K."""
     return math.sqrt(24 * sigma**2 * d) * math.log(horizon) / n_actions
 
 
-def zi_ucb(past, z, w, beta, theta, *, link, horizon, sigma, ridge, bound, scale, index):
+def zi_ucb(
+    past, z, w, beta, theta, *, link, horizon, sigma, ridge, bound, scale, index, radius_x=None
+):
     paid = past[2] != 0
     t, d, q = len(paid), z.shape[1], w.shape[1]
     if scale == "calibrated":
         root = math.sqrt(2 * math.log(horizon))
         rho_x, rho_y = sigma * root, root / (2 * kappa(link, bound))
     else:
-        rho_x = scale * radius(horizon, d, t, ridge, sigma, 1.0)
+        rho_x = scale * (radius_x or radius(horizon, d, t, ridge, sigma, 1.0))
         rho_y = scale * radius(horizon, q, t, ridge, 1.0, kappa(link, bound))
     wide_x = rho_x * norms(z, gram(past[0][paid], ridge))
     wide_y = rho_y * norms(w, gram(past[1], ridge))

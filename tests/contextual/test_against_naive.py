@@ -12,6 +12,7 @@ from tests.contextual.helpers import Pupil
 from zib.contextual import (
     ZITS,
     ZIUCB,
+    Huber,
     Integrated,
     JointUCB,
     LaplaceTS,
@@ -284,3 +285,42 @@ def test_median_of_means_in_a_policy(rng) -> None:
     spec = JointUCB(magnitude=MedianOfMeans(groups=3))
     # the Fisher information is exact right after a refit only, that is up to round 31
     follow(spec, World(rng, "logit"), oracle, rtol=1e-3, rounds=31)
+
+
+@pytest.mark.parametrize("epsilon", [0.4, 1.0])
+@pytest.mark.parametrize("robust", [Huber, MedianOfMeans])
+def test_zi_ucb_with_heavy_tails(rng, robust, epsilon) -> None:
+    """Estimates from the state, the radius of order 1 + ε from the number of non-zero rewards."""
+
+    def oracle(state, past, z, w, _):
+        n, t = np.count_nonzero(past[2]), len(past[2])
+        if robust is Huber:
+            wide = naive.huber_radius(T, D, t, max(n, 1), 0.5, 0.8, epsilon)
+        else:
+            wide = naive.groups_radius(T, D, n, 0.5, 0.8, epsilon, 7, 3.0)
+        return naive.zi_ucb(
+            past,
+            z,
+            w,
+            state.magnitude.coef,
+            state.occurrence.coef,
+            link="logit",
+            horizon=T,
+            sigma=0.8,
+            ridge=0.5,
+            bound=3.0,
+            scale=0.2,
+            index="mean",
+            radius_x=wide,
+        )
+
+    spec = ZIUCB(
+        horizon=T,
+        sigma=0.8,
+        magnitude=robust(epsilon=epsilon),
+        ridge=0.5,
+        bound=3.0,
+        scale=0.2,
+        random_rounds=0,
+    )
+    follow(spec, World(rng, "logit", 40), oracle, rounds=40)

@@ -9,7 +9,7 @@ import numpy as np
 
 from zib.contextual.fit import learn
 from zib.contextual.links import smallest_slope, value
-from zib.contextual.models import Linear, Model, Product, new_model, noise
+from zib.contextual.models import Linear, Model, Product, new_model, residual_size
 from zib.contextual.policy import (
     COVARIANCE,
     ETA,
@@ -126,7 +126,7 @@ def _naive_scores(
         return
     d = state.model.coef.size
     log_horizon = math.log(spec.horizon)
-    sigma = noise(spec.sigma, state.model)
+    sigma = residual_size(spec.sigma, state.model)
     if spec.kind == TS:
         spread = ts_scale(log_horizon, float(d), n_actions(state, out), sigma, log_horizon)
         beta = work[0][:d]
@@ -146,7 +146,7 @@ def _naive_scores(
 def _naive_moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
     linear_forms(state.model.coef, z, out[ZETA])
     quadratic_forms(state.model.curvature.inverse, z, work[0], out[ZETA_VARIANCE])
-    sigma = noise(np.nan, state.model)  # the noise of the reward, zeros and all
+    sigma = residual_size(np.nan, state.model)  # the noise of the reward, zeros and all
     for k in range(out.shape[1]):
         out[ETA, k] = np.nan
         out[ETA_VARIANCE, k] = np.nan
@@ -258,7 +258,7 @@ def _integrated_scores(
     d = z.shape[0]
     q = w.shape[0]
     log_horizon = math.log(spec.horizon)
-    sigma = noise(spec.sigma, state.model)
+    sigma = residual_size(spec.sigma, state.model)
     coef = work[0][: d + q]
     if spec.kind == TS:
         actions = n_actions(state, out)
@@ -318,7 +318,7 @@ def _integrated_moments(
     inverse = state.model.curvature.inverse
     linear_forms(coef[:d], z, out[ZETA])
     linear_forms(coef[d:], w, out[ETA])
-    variance = noise(np.nan, state.model)
+    variance = residual_size(np.nan, state.model)
     variance *= variance
     row, solved = work[0][: coef.size], work[1][: coef.size]
     for k in range(n):

@@ -121,7 +121,7 @@ def _observe(pin: Any, row: Any, y: float) -> None:
 @borrowing
 def _believe(estimator: Any, model: Any, settings: Any, columns: Any, out: Any) -> None:
     """Write means, standard errors, linear predictors and their standard errors."""
-    sigma = noise(settings[0], model)
+    sigma = noise(estimator, settings[0], model)
     linear_forms(model.coef, columns, out[2])
     quadratic_forms(model.curvature.inverse, columns, out[0], out[3])
     for k in range(out.shape[1]):
@@ -141,7 +141,7 @@ def _predict(pin: Any, columns: Any, out: Any) -> None:
 def _draw(
     estimator: Any, model: Any, settings: Any, columns: Any, rng: Any, coef: Any, out: Any
 ) -> None:
-    draw_normal(model.coef, model.curvature, noise(settings[0], model), rng, coef)
+    draw_normal(model.coef, model.curvature, noise(estimator, settings[0], model), rng, coef)
     linear_forms(coef, columns, out)
     for k in range(out.size):
         out[k] = min(max(value(estimator.link, out[k]), -settings[1]), settings[1])

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from zib.contextual.links import smallest_slope
 from zib.contextual.models import (
     ESTIMATORS,
     GLM,
@@ -35,12 +36,20 @@ from zib.contextual.models import (
     linearise_huber,
     linearise_least_squares,
     linearise_product,
+    residual_size,
     tune,
 )
 from zib.contextual.models import learn as learn
 from zib.contextual.models import settle as settle
+from zib.contextual.robust import (
+    groups_noise,
+    groups_radius,
+    huber_radius,
+    learn_groups,
+    tail_size,
+    tune_huber,
+)
 from zib.core.registry import borrowing
-from zib.core.stacked import row_of
 from zib.stats.design import (
     add_outer,
     cholesky,
@@ -48,9 +57,11 @@ from zib.stats.design import (
     invert,
     multiply,
     observe,
+    shrink,
     solve_lower,
     solve_upper,
 )
+from zib.theory.contextual import contextual_radius_printed as glm_radius
 
 ALWAYS_REFIT = 32  # up to this many observations every one is followed by a refit
 REFIT_SHARE = 4  # then after a quarter of the stored observations is new
@@ -95,23 +106,12 @@ def _store(estimator: Any, model: Any, x: Any, y: float) -> None:
 
 
 @borrowing
-def _shrink(coef: Any, first: int, last: int, bound: float) -> None:
-    length = 0.0
-    for i in range(first, last):
-        length += coef[i] * coef[i]
-    if length > bound * bound:
-        ratio = bound / math.sqrt(length)
-        for i in range(first, last):
-            coef[i] *= ratio
-
-
-@borrowing
 def _project(model: Any) -> None:
     """Pull the estimate back into the ball (each factor's part into its own ball)."""
     if model.bound[0] < np.inf:
         split = int(model.split[0])
-        _shrink(model.coef, 0, split, model.bound[0])
-        _shrink(model.coef, split, model.coef.size, model.bound[0])
+        shrink(model.coef, 0, split, model.bound[0])
+        shrink(model.coef, split, model.coef.size, model.bound[0])
 
 
 @borrowing
@@ -332,7 +332,7 @@ def _learn_ridge(estimator: Any, model: Any, x: Any, y: float) -> None:
             if cholesky(gram.matrix, gram.factor):
                 _solve_in_ball(gram.matrix, gram.factor, model.target, bound, coef, solved)
         else:
-            _shrink(coef, 0, coef.size, bound)
+            shrink(coef, 0, coef.size, bound)
 
 
 @borrowing
@@ -341,81 +341,6 @@ def _settle_ridge(estimator: Any, model: Any) -> None:
     multiply(gram.inverse, model.target, coef)
     if dot(coef, coef) > bound * bound and cholesky(gram.matrix, gram.factor):
         _solve_in_ball(gram.matrix, gram.factor, model.target, bound, coef, model.work[0])
-
-
-# ---------------------------------------------------------------------------------- Huber's tuning
-
-
-@borrowing
-def _tune_huber(estimator: Any, model: Any) -> None:
-    stored = int(model.stored[0])
-    goal = model.coef.size + math.log(max(stored, 1))
-    for _ in range(4):
-        limit = model.threshold[0] * model.threshold[0]
-        total = 0.0
-        for i in range(stored):
-            residual = model.response[i] - dot(model.coef, model.features[i])
-            total += min(residual * residual, limit)
-        if stored <= goal or total <= 0.0:
-            model.threshold[0] = np.inf  # too few to tell an outlier
-            return
-        model.threshold[0] = math.sqrt(total / goal)
-
-
-# --------------------------------------------------------------------------------- median of means
-
-
-@borrowing
-def _median(values: Any, n: int) -> float:
-    """Return the median of the first n entries, which are sorted in place."""
-    for i in range(1, n):
-        entry = values[i]
-        j = i - 1
-        while j >= 0 and values[j] > entry:
-            values[j + 1] = values[j]
-            j -= 1
-        values[j + 1] = entry
-    middle: float = 0.5 * (values[(n - 1) // 2] + values[n // 2])
-    return middle
-
-
-@borrowing
-def _learn_groups(estimator: Any, model: Any, x: Any, y: float) -> None:
-    dim = model.coef.size
-    k = int(model.seen[0]) % estimator.groups
-    part = row_of(model.parts, k)
-    difference, solved = model.work[0][:dim], model.work[1][:dim]
-    residual = y - dot(model.coefs[k], x)
-    observe(part, x, 1.0)
-    observe(model.curvature, x, 1.0)
-    multiply(part.inverse, x, solved)
-    model.residuals[k] += residual * residual * max(1.0 - dot(x, solved), 0.0)
-    for i in range(dim):
-        model.targets[k, i] += y * x[i]
-    multiply(part.inverse, model.targets[k], model.coefs[k])
-    model.seen[0] += 1.0
-    used = min(int(model.seen[0]), estimator.groups)
-
-    best = np.inf
-    winner = 0
-    others = model.work[2]
-    for a in range(used):
-        for b in range(used):
-            for i in range(dim):
-                difference[i] = model.coefs[a, i] - model.coefs[b, i]
-            multiply(model.curvature.matrix, difference, solved)
-            others[b] = dot(difference, solved)
-        distance = _median(others, used)
-        if distance < best:
-            best = distance
-            winner = a
-    for i in range(dim):
-        model.coef[i] = model.coefs[winner, i]
-    _shrink(model.coef, 0, dim, model.bound[0])
-    for a in range(used):
-        others[a] = model.residuals[a]
-    # an outlier spoils the mean of squares of its group only
-    model.residual[0] = _median(others, used) * estimator.groups
 
 
 # ------------------------------------------------------------------------------------- registration
@@ -436,6 +361,30 @@ def _within_reach(estimator: Any) -> float:
     return MOVE
 
 
+@borrowing
+def _noise(estimator: Any, sigma: float, model: Any) -> float:
+    size: float = residual_size(sigma, model)
+    return size
+
+
+@borrowing
+def _radius(
+    estimator: Any,
+    sigma: float,
+    model: Any,
+    log_horizon: float,
+    rounds: float,
+    ridge: float,
+    bound: float,
+) -> float:
+    """Return the paper's radius, (σ/κ)·√(4 log T + d log(1 + t/(λd)))."""
+    size = residual_size(sigma, model)
+    kappa = smallest_slope(estimator.link, bound)
+    dim = float(model.coef.size)
+    found: float = glm_radius(log_horizon, dim, rounds, ridge, size, kappa)
+    return found
+
+
 def register_estimator(
     kind: type,
     *,
@@ -444,15 +393,26 @@ def register_estimator(
     linearise: Kernel | None = None,
     tune: Kernel = _nothing,
     largest_move: Kernel = _anywhere,
+    noise: Kernel = _noise,
+    radius: Kernel = _radius,
 ) -> None:
     """Make an estimator known to the interpreter and to the compiler; see `Estimator`."""
-    ESTIMATORS.add(kind, Estimator(learn, settle, linearise, tune, largest_move))
+    found = Estimator(learn, settle, linearise, tune, largest_move, noise, radius)
+    ESTIMATORS.add(kind, found)
 
 
 register_estimator(GLM, linearise=linearise_glm, largest_move=_within_reach)
 register_estimator(LeastSquares, linearise=linearise_least_squares, largest_move=_within_reach)
-register_estimator(Huber, linearise=linearise_huber, tune=_tune_huber)
+register_estimator(
+    Huber, linearise=linearise_huber, tune=tune_huber, noise=tail_size, radius=huber_radius
+)
 register_estimator(Product, linearise=linearise_product)
 register_estimator(Ridge, learn=_learn_ridge, settle=_settle_ridge)
 register_estimator(Linear, learn=_learn_ridge, settle=_settle_ridge)
-register_estimator(MedianOfMeans, learn=_learn_groups, settle=_nothing)
+register_estimator(
+    MedianOfMeans,
+    learn=learn_groups,
+    settle=_nothing,
+    noise=groups_noise,
+    radius=groups_radius,
+)

@@ -158,7 +158,7 @@ def _ucb_scores(
     spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
 ) -> None:
     n = out.size
-    sigma = noise(spec.sigma, state.magnitude)
+    sigma = noise(spec.magnitude, spec.sigma, state.magnitude)
     width = spec.scale * math.sqrt(math.log1p(state.clock.rounds[0]))
     predictors(state, z, w, n, work[5], work)
     for k in range(n):
@@ -179,7 +179,7 @@ def _ts_scores(
 ) -> None:
     n = out.size
     d, q = state.magnitude.coef.size, state.occurrence.coef.size
-    sigma = noise(spec.sigma, state.magnitude)
+    sigma = noise(spec.magnitude, spec.sigma, state.magnitude)
     beta, theta, eta = work[0][:d], work[1][:q], work[2][:n]
     draw_normal(state.magnitude.coef, state.magnitude.curvature, spec.scale * sigma, rng, beta)
     draw_normal(state.occurrence.coef, state.occurrence.curvature, spec.scale, rng, theta)
@@ -318,7 +318,7 @@ def _update_laplace(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: flo
         glm = GLM(spec.link, BERNOULLI)
         _learn_scale(glm, state.occurrence, state.occurrence_scale, w, spec.ridge, 1.0)
         if reward != 0.0:
-            sigma = noise(spec.sigma, state.magnitude)
+            sigma = noise(spec.magnitude, spec.sigma, state.magnitude)
             _learn_scale(
                 spec.magnitude,
                 state.magnitude,

@@ -17,7 +17,7 @@ import numpy as np
 from zib.contextual.links import IDENTITY, derivative, link_parameter, resolve_link, value
 from zib.core import validate as check
 from zib.core.registry import CALLED, Registry, borrowing
-from zib.core.spec import Spec, converted, derived, whole
+from zib.core.spec import Spec, converted, derived, real, whole
 from zib.core.stacked import stacked
 from zib.core.state import Floats, Part, part, position, scalar, scratch, table
 from zib.stats.design import Gram, new_gram
@@ -92,7 +92,7 @@ def new_model(
 
 
 class Groups(Part):
-    """Median of means: one ridge regression per group, and all data together for the radii."""
+    """Median of means: one ridge regression per group, whose matrices add up to `curvature`."""
 
     coef: Floats = table("dim")
     curvature: Gram = part(Gram)
@@ -104,17 +104,23 @@ class Groups(Part):
     residuals: Floats = table("groups", finite=False)
     seen: Floats = scalar(least=0.0)
     residual: Floats = scalar(finite=False, least=0.0)
+    ridge: Floats = scalar(least=0.0)  # of one group
+    loss: Floats = scalar(start=1.0, least=0.0)  # variance lost by fitting in groups, a factor
     bound: Floats = scalar(start=math.inf, finite=False, least=0.0)
+    images: Floats = scratch("groups", "dim")
+    apart: Floats = scratch("groups", "groups")
     work: Floats = scratch(3, "longest")
 
 
 def new_groups(dim: int, groups: int, *, ridge: float, bound: float, samples: bool) -> Groups:
     """Return `groups` regressions that have seen nothing."""
+    share = ridge / groups
     return Groups.new(
         {"dim": dim, "groups": groups, "longest": max(dim, groups)},
         curvature=new_gram(dim, ridge, keeps_factor=samples),
         design=new_gram(0, ridge, keeps_factor=False),
-        parts=stacked(new_gram(dim, ridge, keeps_factor=False), groups),
+        parts=stacked(new_gram(dim, share, keeps_factor=False), groups),
+        ridge=np.array([share]),
         bound=np.array([bound]),
     )
 
@@ -144,7 +150,7 @@ def new_magnitude(
 
 
 @borrowing
-def noise(sigma: float, model: Any) -> float:
+def residual_size(sigma: float, model: Any) -> float:
     """Return σ, from the residuals where it was not given.
 
     Before three non-zero rewards there is nothing to go by: the estimate is widened, and with none
@@ -169,6 +175,8 @@ class Estimator(NamedTuple):
     linearise: Kernel | None  # only for those fitted by Newton's method
     tune: Kernel  # (estimator, model): adapt what the estimator keeps in the model
     largest_move: Kernel  # (estimator): how far one step may move a linear predictor
+    noise: Kernel  # (estimator, sigma, model): the size of the noise
+    radius: Kernel  # (estimator, sigma, model, log_horizon, rounds, ridge, bound)
 
 
 ESTIMATORS = Registry("estimator", "zib.contextual.fit.register_estimator(...)")
@@ -203,6 +211,24 @@ def largest_move(estimator: Any) -> float:  # type: ignore[empty-body]
     Far out a link is flat, and a step that trusts its curvature there is off by orders of
     magnitude. Without a link there is no such place.
     """
+
+
+@ESTIMATORS.kernel(CALLED)
+def noise(estimator: Any, sigma: float, model: Any) -> float:  # type: ignore[empty-body]
+    """Return σ such that σ²·x'A⁻¹x is the variance of x'ĉ; NaN estimates it from residuals."""
+
+
+@ESTIMATORS.kernel(CALLED)
+def radius(  # type: ignore[empty-body]
+    estimator: Any,
+    sigma: float,
+    model: Any,
+    log_horizon: float,
+    rounds: float,
+    ridge: float,
+    bound: float,
+) -> float:
+    """Return the ρ of `ZIUCB`, such that |x'(ĉ − c)| ≤ ρ·√(x'V⁻¹x) but for a probability 1/T."""
 
 
 # ----------------------------------------------------------------------- models of the occurrence
@@ -284,16 +310,37 @@ def linearise_least_squares(
     return (y - min(value(estimator.link, zeta), LARGEST_MEAN)) * slope, slope * slope
 
 
+# Noise has a finite moment of order 1 + ε: E|noise|^(1 + ε) ≤ σ^(1 + ε).
+EPSILON: Any = real(low=0, high=1, closed="right", default=1.0)
+
+
 class Huber(Spec):
     """Adaptive Huber regression for the magnitude: residuals beyond a threshold count less.
+
+    Parameters
+    ----------
+    epsilon
+        ε in (0, 1]: the noise has a moment of order 1 + ε, and the `sigma` of a policy is
+        (E|noise|^(1+ε))^(1/(1+ε)). 1 (default): a variance.
 
     Notes
     -----
     The threshold τ needs no tuning: it solves Σ min(r², τ²) = τ²·(d + log n) over the residuals r
     of the n stored rewards, so that it grows like √n where the variance is finite and cuts off
     outliers where it is not. For rewards whose noise has a finite moment of order 1 + ε only.
+
+    With ε < 1 there is no variance, and standard errors are σ·n^γ·√(x'V⁻¹x) with n non-zero rewards
+    and γ = (1 − ε)/(2(1 + ε)). An estimated σ grows like that by itself. The radius of `ZIUCB` is
+    σ·n^γ·L^(ε/(1+ε)) with L = 4 log T + d log(1 + t/(λd)): the order in which adaptive Huber
+    regression converges [1]_, with the constants of light tails.
+
+    References
+    ----------
+    .. [1] Q. Sun, W.-X. Zhou and J. Fan, "Adaptive Huber regression", Journal of the American
+       Statistical Association, 2020.
     """
 
+    epsilon: float = EPSILON
     link: Any = derived(lambda fields: IDENTITY)
 
 
@@ -312,20 +359,43 @@ def linearise_huber(
 
 
 class MedianOfMeans(Spec):
-    """Median of means for the magnitude: several ridge regressions, and the most central of them.
+    """Median of means for the magnitude: several ridge regressions, and the point between them.
 
     Parameters
     ----------
     groups
         Number m of groups (≥ 1, odd ones make sense). The non-zero rewards go to them in turn; up
         to m/2 groups may be spoilt by outliers.
+    epsilon
+        ε in (0, 1], as for `Huber`.
 
     Notes
     -----
-    The estimate is the group's whose median distance ‖β̂_i − β̂_j‖_V to the others is smallest.
+    The estimate is the geometric median [1]_: the β with the smallest sum of distances
+    ‖β − β̂_k‖_V to the regressions of the groups, each with its share λ/m of the ridge. Errors are
+    those of one regression of all rewards, √(variance) larger by two factors. One is what the
+    groups' mean loses to it, from their matrices. The other is what a geometric median of normal
+    points in d dimensions loses to their mean: (d/2)·[Γ(d/2)/Γ((d + 1)/2)]², π/2 for d = 1 and
+    1.18 for d = 3. So intervals cover as they say for symmetric noise, with a variance or without.
+    Where noise is skewed, the groups' means have a median that is not their mean, and intervals
+    cover too little until groups are large (lognormal noise with log-sd 1.5: 79 % of 95 % with 30
+    rewards per group, 87 % with 140).
+
+    `ZIUCB` takes the bound that needs no shape,
+    ρ = C·[m^(ε/(1+ε))·σ·n^γ·(2^(1−ε)/δ')^(1/(1+ε))·√(d log(1 + n/(λd))) + √λ·bound],
+    with n non-zero rewards, γ = (1 − ε)/(2(1 + ε)) and C = (m + 1)/(2√m) for an odd m. A group is
+    off by more than that with probability at most δ' (the moment of order 1 + ε of a martingale),
+    half of them with probability at most 1/T, by the choice δ' = (T·(m over h))^(−1/h), h = ⌈m/2⌉.
+    It holds in every single round for features of norm at most 1, however they were chosen,
+    where the groups' matrices are alike.
+
+    References
+    ----------
+    .. [1] S. Minsker, "Geometric median and robust estimation in Banach spaces", Bernoulli, 2015.
     """
 
     groups: int = whole(low=1, high=99, default=7)
+    epsilon: float = EPSILON
     link: Any = derived(lambda fields: IDENTITY)
 
 

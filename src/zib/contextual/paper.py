@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from zib.contextual.links import smallest_slope, value
-from zib.contextual.models import SCORE, noise
+from zib.contextual.models import SCORE, noise, radius
 from zib.contextual.policy import (
     KEPT,
     LINK,
@@ -133,16 +133,17 @@ def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> N
 def _ucb_radii(spec: Any, state: Any) -> tuple[float, float]:
     """Return ρ_X and ρ_Y."""
     log_horizon = math.log(spec.horizon)
-    sigma = noise(spec.sigma, state.magnitude)
-    kappa_x = smallest_slope(spec.magnitude.link, spec.bound)
     kappa_y = smallest_slope(spec.link, spec.bound)
     if math.isnan(spec.scale):
         root = math.sqrt(2.0 * log_horizon)
+        sigma = noise(spec.magnitude, spec.sigma, state.magnitude)
+        kappa_x = smallest_slope(spec.magnitude.link, spec.bound)
         return sigma * root / kappa_x, HALF * root / kappa_y
     t = state.clock.rounds[0]
-    d = float(state.magnitude.coef.size)
     q = float(state.occurrence.coef.size)
-    radius_x = glm_radius(log_horizon, d, t, spec.ridge, sigma, kappa_x)
+    radius_x = radius(
+        spec.magnitude, spec.sigma, state.magnitude, log_horizon, t, spec.ridge, spec.bound
+    )
     radius_y = glm_radius(log_horizon, q, t, spec.ridge, 1.0, kappa_y)
     return spec.scale * radius_x, spec.scale * radius_y
 
@@ -182,7 +183,7 @@ def _ts_scores(
         return
     n = out.size
     d, q = state.magnitude.coef.size, state.occurrence.coef.size
-    sigma = noise(spec.sigma, state.magnitude)
+    sigma = noise(spec.magnitude, spec.sigma, state.magnitude)
     if math.isnan(spec.scale):
         scale_x = sigma
         scale_y = HALF / smallest_slope(spec.link, spec.bound)

@@ -253,7 +253,7 @@ def predictors(state: Any, z: Any, w: Any, n: int, work: Any, out: Any) -> None:
 def two_part_moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
     """Write estimates and variances of both linear predictors, fitted by maximum likelihood."""
     predictors(state, z, w, out.shape[1], work[0], out)
-    sigma = noise(spec.sigma, state.magnitude)
+    sigma = noise(spec.magnitude, spec.sigma, state.magnitude)
     for k in range(out.shape[1]):
         out[ZETA_VARIANCE, k] *= sigma * sigma
         out[COVARIANCE, k] = 0.0

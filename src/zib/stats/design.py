@@ -66,6 +66,18 @@ def multiply(matrix: Any, x: Any, out: Any) -> None:
 
 
 @borrowing
+def shrink(x: Any, first: int, last: int, bound: float) -> None:
+    """Scale the entries from `first` to before `last` back into the ball of radius `bound`."""
+    length = 0.0
+    for i in range(first, last):
+        length += x[i] * x[i]
+    if length > bound * bound:
+        ratio = bound / math.sqrt(length)
+        for i in range(first, last):
+            x[i] *= ratio
+
+
+@borrowing
 def add_outer(matrix: Any, x: Any, weight: float) -> None:
     """Add weight·x x' to the matrix."""
     for i in range(x.size):
