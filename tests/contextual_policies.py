@@ -214,6 +214,13 @@ NATIVE = {
     "zi-ucb calibrated": contextual.ZIUCB(
         horizon=T, sigma=None, link="cloglog", scale="calibrated", magnitude="huber", memory=M
     ),
+    "zi-ucb log printed": contextual.ZIUCB(
+        horizon=T,
+        sigma=None,
+        magnitude=contextual.LeastSquares(link="log", score="printed"),
+        bound=2.0,
+        memory=M,
+    ),
     "zi-ts": contextual.ZITS(horizon=T, sigma=1.0, memory=M),
     "zi-ts median": contextual.ZITS(
         horizon=T, sigma=None, link="cauchit", magnitude="median_of_means", memory=M

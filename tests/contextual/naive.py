@@ -175,6 +175,18 @@ def exponential_regression(x, y, ridge, start):
     return found.x
 
 
+def printed_exponential_regression(x, y, ridge, start):
+    """Solve Σ (y − exp(x'c))·x = ridge·c."""
+    found = optimize.root(
+        lambda c: x.T @ (y - np.exp(x @ c)) - ridge * c,
+        start,
+        jac=lambda c: -gram(x, ridge, np.exp(x @ c)),
+        tol=1e-12,
+    )
+    assert np.abs(found.fun).max() < 1e-6, found.message
+    return found.x
+
+
 def huber_threshold(residuals, d):
     """Solve Σ min(r², τ²) = τ²·(d + log n) for τ; infinite for too few observations."""
     n = len(residuals)

@@ -26,7 +26,7 @@ from zib.contextual import (
     fit,
 )
 from zib.contextual.fit import learn
-from zib.contextual.models import new_groups, new_model
+from zib.contextual.models import new_groups, new_magnitude, new_model, noise, variances
 
 LINKS = list(naive.LINKS)
 FAR = 1e9  # a ball that holds everything
@@ -279,6 +279,39 @@ def test_least_squares_with_a_log_link(rng) -> None:
             wanted = naive.exponential_regression(x[:n], y[:n], 1.0, model.coef)
             metric = naive.gram(x[:n], 1.0, np.exp(2 * x[:n] @ wanted)) / 0.5**2
             assert naive.distance(model.coef, wanted, metric) < (4e-3 if refitted else 0.2)
+
+
+def test_the_printed_score_with_a_log_link(rng) -> None:
+    """Σ (X − exp(z'β))·z = λβ: its solution at refits, its sandwich of errors, its noise.
+
+    The noise of 400 residuals has a standard error of 0.018; six of them are allowed.
+    """
+    x = np.column_stack([np.ones(400), rng.normal(size=(400, 2)) / 2])
+    y = np.exp(x @ np.array([0.5, 0.6, -0.4])) + 0.5 * rng.standard_normal(400)
+    estimator = LeastSquares(link="log", score="printed")
+    model = new_magnitude(
+        estimator, 3, ridge=1.0, bound=math.inf, memory=1000, plain=False, samples=False
+    )
+    actions = rng.normal(size=(4, 3))
+    apart = 0.0
+    for i in range(400):
+        refitted = model.next_refit[0] <= i + 1
+        learn(estimator, model, x[i], y[i])
+        n = i + 1
+        if n > 5 and refitted:
+            wanted = naive.printed_exponential_regression(x[:n], y[:n], 1.0, model.coef)
+            bread = naive.gram(x[:n], 1.0, np.exp(x[:n] @ wanted))
+            covariance = np.linalg.solve(bread, np.linalg.solve(bread, naive.gram(x[:n], 1.0)).T)
+            information = np.linalg.inv(covariance) / 0.5**2
+            assert naive.distance(model.coef, wanted, information) < 4e-3
+            found, work = np.zeros(4), np.zeros(4)
+            variances(estimator, model, np.ascontiguousarray(actions.T), work, found)
+            exact = np.einsum("ki,ij,kj->k", actions, covariance, actions)
+            np.testing.assert_allclose(found, exact, rtol=2e-2)
+            squares = naive.exponential_regression(x[:n], y[:n], 1.0, wanted)
+            apart = max(apart, naive.distance(squares, wanted, information))
+    assert apart > 0.1  # least squares has another solution
+    assert abs(noise(estimator, math.nan, model) - 0.5) < 6 * 0.018
 
 
 @pytest.mark.parametrize("tail", ["normal", "heavy"])

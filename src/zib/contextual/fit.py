@@ -37,7 +37,10 @@ from zib.contextual.models import (
     linearise_least_squares,
     linearise_product,
     residual_size,
+    square,
+    square_least_squares,
     tune,
+    variances_least_squares,
 )
 from zib.contextual.models import learn as learn
 from zib.contextual.models import settle as settle
@@ -57,6 +60,7 @@ from zib.stats.design import (
     invert,
     multiply,
     observe,
+    quadratic_forms,
     shrink,
     solve_lower,
     solve_upper,
@@ -290,8 +294,9 @@ def _learn(estimator: Any, model: Any, x: Any, y: float) -> None:
         observe(model.design, x, 1.0)
     multiply(model.curvature.inverse, jac, solved)
     if weight > 0.0:
-        # the squared residual, over what the estimate's own error adds to its expectation
-        model.residual[0] += score * score / weight * max(1.0 - weight * dot(jac, solved), 0.0)
+        # over what the estimate's own error adds to its expectation
+        own = max(1.0 - weight * dot(jac, solved), 0.0)
+        model.residual[0] += square(estimator, score, weight) * own
     surprise = score * score * dot(jac, solved)
     move = abs(score * dot(jac, solved))
     limit = largest_move(estimator)
@@ -362,6 +367,16 @@ def _within_reach(estimator: Any) -> float:
 
 
 @borrowing
+def _square(estimator: Any, score: float, weight: float) -> float:
+    return score * score / weight
+
+
+@borrowing
+def _variances(estimator: Any, model: Any, columns: Any, work: Any, out: Any) -> None:
+    quadratic_forms(model.curvature.inverse, columns, work, out)
+
+
+@borrowing
 def _noise(estimator: Any, sigma: float, model: Any) -> float:
     size: float = residual_size(sigma, model)
     return size
@@ -393,16 +408,24 @@ def register_estimator(
     linearise: Kernel | None = None,
     tune: Kernel = _nothing,
     largest_move: Kernel = _anywhere,
+    square: Kernel = _square,
+    variances: Kernel = _variances,
     noise: Kernel = _noise,
     radius: Kernel = _radius,
 ) -> None:
     """Make an estimator known to the interpreter and to the compiler; see `Estimator`."""
-    found = Estimator(learn, settle, linearise, tune, largest_move, noise, radius)
-    ESTIMATORS.add(kind, found)
+    moves = (linearise, tune, largest_move)
+    ESTIMATORS.add(kind, Estimator(learn, settle, *moves, square, variances, noise, radius))
 
 
 register_estimator(GLM, linearise=linearise_glm, largest_move=_within_reach)
-register_estimator(LeastSquares, linearise=linearise_least_squares, largest_move=_within_reach)
+register_estimator(
+    LeastSquares,
+    linearise=linearise_least_squares,
+    largest_move=_within_reach,
+    square=square_least_squares,
+    variances=variances_least_squares,
+)
 register_estimator(
     Huber, linearise=linearise_huber, tune=tune_huber, noise=tail_size, radius=huber_radius
 )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zib.contextual.links import derivative, value
-from zib.contextual.models import BERNOULLI, GLM, MedianOfMeans, noise, settle
+from zib.contextual.models import BERNOULLI, GLM, LeastSquares, MedianOfMeans, noise, settle
 from zib.contextual.policy import (
     ETA,
     ETA_VARIANCE,
@@ -125,7 +125,11 @@ class LaplaceTS(_JointPolicy):
     looks = {"Laplace-TS": "#332288 D dashdot heavy"}
 
     def check(self) -> None:
-        """Refuse a learned prior for a model without a posterior."""
+        """Refuse an estimate that is no posterior mode, and a learned prior for several of them."""
+        if isinstance(self.magnitude, LeastSquares) and self.magnitude.solves_printed:
+            raise check.InvalidParameterError(
+                "`magnitude` must be a model with a posterior; got LeastSquares(score='printed')"
+            )
         if self.learns_prior and isinstance(self.magnitude, MedianOfMeans):
             raise check.InvalidParameterError(
                 "`prior`='learned' needs a model with one posterior; got "
@@ -160,7 +164,7 @@ def _ucb_scores(
     n = out.size
     sigma = noise(spec.magnitude, spec.sigma, state.magnitude)
     width = spec.scale * math.sqrt(math.log1p(state.clock.rounds[0]))
-    predictors(state, z, w, n, work[5], work)
+    predictors(spec, state, z, w, n, work[5], work)
     for k in range(n):
         eta, zeta = work[ETA, k], work[ZETA, k]
         prob = min(value(spec.link, eta), 1.0)

@@ -17,14 +17,15 @@ import numpy as np
 from zib.contextual.links import IDENTITY, derivative, link_parameter, resolve_link, value
 from zib.core import validate as check
 from zib.core.registry import CALLED, Registry, borrowing
-from zib.core.spec import Spec, converted, derived, real, whole
+from zib.core.spec import Spec, choice, converted, derived, real, whole
 from zib.core.stacked import stacked
 from zib.core.state import Floats, Part, part, position, scalar, scratch, table
-from zib.stats.design import Gram, new_gram
+from zib.stats.design import Gram, new_gram, quadratic_forms, sandwich_forms
 
 Kernel = Callable[..., Any]
 
 SCORE, BERNOULLI = 0, 1  # kinds of weights
+PRINTED = 1  # the score of `LeastSquares`
 SMALLEST_VARIANCE = 1e-14  # of a Bernoulli variable far in the tail; keeps ratios finite
 SMALLEST_WEIGHT = 1e-6  # of an observation far in the tail; keeps steps finite
 LARGEST_RATIO = 100.0  # of the slope to the variance
@@ -139,6 +140,7 @@ def new_magnitude(
     if isinstance(magnitude, MedianOfMeans):
         return new_groups(dim, magnitude.groups, ridge=ridge, bound=bound, samples=samples)
     linear = isinstance(magnitude, Ridge)
+    plain = plain or (isinstance(magnitude, LeastSquares) and magnitude.solves_printed)
     return new_model(
         dim,
         ridge=ridge,
@@ -175,6 +177,8 @@ class Estimator(NamedTuple):
     linearise: Kernel | None  # only for those fitted by Newton's method
     tune: Kernel  # (estimator, model): adapt what the estimator keeps in the model
     largest_move: Kernel  # (estimator): how far one step may move a linear predictor
+    square: Kernel  # (estimator, score, weight): the squared residual of an observation
+    variances: Kernel  # (estimator, model, columns, work, out): x'Cov(ĉ)x/σ² of every column
     noise: Kernel  # (estimator, sigma, model): the size of the noise
     radius: Kernel  # (estimator, sigma, model, log_horizon, rounds, ridge, bound)
 
@@ -214,8 +218,18 @@ def largest_move(estimator: Any) -> float:  # type: ignore[empty-body]
 
 
 @ESTIMATORS.kernel(CALLED)
+def square(estimator: Any, score: float, weight: float) -> float:  # type: ignore[empty-body]
+    """Return the squared residual of an observation with this score and weight > 0."""
+
+
+@ESTIMATORS.kernel(CALLED)
+def variances(estimator: Any, model: Any, columns: Any, work: Any, out: Any) -> None:
+    """Write the variance of x'ĉ, in units of the noise, for every column x."""
+
+
+@ESTIMATORS.kernel(CALLED)
 def noise(estimator: Any, sigma: float, model: Any) -> float:  # type: ignore[empty-body]
-    """Return σ such that σ²·x'A⁻¹x is the variance of x'ĉ; NaN estimates it from residuals."""
+    """Return σ such that σ² times `variances` are those of x'ĉ; NaN estimates it from residuals."""
 
 
 @ESTIMATORS.kernel(CALLED)
@@ -291,6 +305,15 @@ class LeastSquares(Spec):
     link
         The link g, such as ``"log"`` for magnitudes that are products of effects. For the identity
         `Ridge` is the same and faster.
+    score
+        The equation solved for β. ``"least_squares"`` (default): Σ (X − g(z'β))·g'(z'β)·z = λβ, the
+        optimum for noise of equal size. ``"printed"``: Σ (X − g(z'β))·z = λβ, the paper's. Not for
+        `LaplaceTS`, since it is not the score of a normal likelihood.
+
+    Notes
+    -----
+    The radius of `ZIUCB` is the paper's, for its own equation. Least squares has less error where
+    g' varies much, but may have several optima and has no such theorem.
     """
 
     link: Any = converted(
@@ -298,16 +321,40 @@ class LeastSquares(Spec):
         link_parameter,
         allowed="name of a link, or a registered link",
     )
+    score: str = choice(("least_squares", "printed"), default="least_squares")
+
+    @property
+    def solves_printed(self) -> bool:
+        """Whether the equation is the paper's."""
+        return bool(self.parameters()["score"] == "printed")
 
 
 @borrowing
 def linearise_least_squares(
     estimator: Any, coef: Any, x: Any, y: float, threshold: float, out: Any
 ) -> tuple[float, float]:
-    """Linearise (y − g(x'c))²/2, by Gauss and Newton."""
+    """Linearise (y − g(x'c))²/2, by Gauss and Newton, or the paper's equation."""
     zeta = _predict(coef, x, out)
     slope = min(derivative(estimator.link, zeta), LARGEST_MEAN)
-    return (y - min(value(estimator.link, zeta), LARGEST_MEAN)) * slope, slope * slope
+    residual = y - min(value(estimator.link, zeta), LARGEST_MEAN)
+    if estimator.score == PRINTED:
+        return residual, max(slope, SMALLEST_WEIGHT)
+    return residual * slope, slope * slope
+
+
+@borrowing
+def square_least_squares(estimator: Any, score: float, weight: float) -> float:
+    """Return the squared residual: the score itself where the equation is the paper's."""
+    return score * score if estimator.score == PRINTED else score * score / weight
+
+
+@borrowing
+def variances_least_squares(estimator: Any, model: Any, columns: Any, work: Any, out: Any) -> None:
+    """Write x'A⁻¹x, or x'A⁻¹VA⁻¹x with V = λI + Σ z z' for the paper's equation."""
+    if estimator.score == PRINTED:
+        sandwich_forms(model.curvature.inverse, model.design.matrix, columns, work, out)
+    else:
+        quadratic_forms(model.curvature.inverse, columns, work, out)
 
 
 # Noise has a finite moment of order 1 + ε: E|noise|^(1 + ε) ≤ σ^(1 + ε).

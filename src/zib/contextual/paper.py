@@ -71,7 +71,7 @@ class ZIUCB(_PaperPolicy):
         Factor of the radii. ``"calibrated"``: those for one action at one time, σ√(2 log T) and
         √(2 log T)/(2κ), instead of the paper's for all directions and times at once.
     index
-        ``"mean"`` (default): [h(w'θ̂) + U_all]·[g(z'β̂) + U_nonzero], the first factor within [0, 1]
+        ``"mean"`` (default): [h(w'θ̂) + U_all]·g(z'β̂ + U_nonzero), the first factor within [0, 1]
         and paired with its lower bound where the second is negative. ``"printed"``: the product of
         the upper bounds of both *linear predictors*, as in Algorithm B.3; two negative factors then
         score high.
@@ -85,7 +85,16 @@ class ZIUCB(_PaperPolicy):
     θ̂ and β̂ solve the score equations Σ(Y − h(w'θ))w = λθ and the ridge regression of the non-zero
     rewards. U_nonzero = ρ_X‖z‖ in V⁻¹ and U_all = ρ_Y‖w‖ in U⁻¹, where
     ρ_X = (σ/κ_g)√(4 log T + d log(1 + t/(λd))) and ρ_Y = (1/κ_h)√(4 log T + q log(1 + t/(λq))).
-    Valid simultaneously over time under the paper's assumptions, and far too wide: see `JointUCB`.
+    Valid simultaneously over time under the paper's assumptions if σ is not small next to √λ·bound
+    (`zib.theory.contextual_radius` has the condition), and far too wide: see `JointUCB`. As an
+    upper bound of h(w'θ), p̂ + U_all needs a link no steeper than 1, as all of ours are. The radius
+    for heavy tails is that of `Huber` or `MedianOfMeans`.
+
+    With ``index="printed"`` four things still differ from Algorithm B.3. The score equations have
+    the ridge on their right side, where 0 is printed: without it they have no solution in the first
+    rounds. An estimate that leaves the ball is the best one in it, where no solution is printed.
+    Between refits estimates move by single Newton steps. And τ is not the printed one, which
+    depends on constants that nobody knows.
 
     Examples
     --------
@@ -114,6 +123,10 @@ class ZITS(_PaperPolicy):
     β̃ ~ N(β̂, ϱ²V⁻¹), θ̃ ~ N(θ̂, ϱ²U⁻¹) with the paper's ϱ² = 24σ²d·log(T)²/K² (σ = 1 for the
     occurrence), K the number of actions of the round. The factor 1/K² is the paper's and has no
     theory behind it.
+
+    With ``index="printed"`` this still differs from Algorithm B.4 as `ZIUCB` does from B.3, and in
+    one more thing: both vectors are drawn in every round, where B.4 draws β̃ only after a non-zero
+    reward and uses it until the next one.
     """
 
     label = "ZI-TS"
@@ -169,7 +182,7 @@ def _ucb_scores(
         else:
             prob = min(value(spec.link, eta[k]), 1.0)
             out[k] = signed_product(
-                value(spec.magnitude.link, zeta[k]) + bonus_x,
+                value(spec.magnitude.link, zeta[k] + bonus_x),
                 max(prob - bonus_y, 0.0),
                 min(prob + bonus_y, 1.0),
             )

@@ -24,6 +24,7 @@ from zib.contextual.models import (
     new_model,
     noise,
     resolve_magnitude,
+    variances,
 )
 from zib.core.kernel import argmax_random
 from zib.core.registry import CALLED, Registry, borrowing
@@ -241,18 +242,18 @@ def geometry(model: Any) -> Any:
 
 
 @borrowing
-def predictors(state: Any, z: Any, w: Any, n: int, work: Any, out: Any) -> None:
-    """Write both linear predictors, and x'A⁻¹x with the curvatures, into rows of `out`."""
+def predictors(spec: Any, state: Any, z: Any, w: Any, n: int, work: Any, out: Any) -> None:
+    """Write both linear predictors, and their variances in units of the noise, into `out`."""
     linear_forms(state.occurrence.coef, w, out[ETA][:n])
     quadratic_forms(state.occurrence.curvature.inverse, w, work, out[ETA_VARIANCE][:n])
     linear_forms(state.magnitude.coef, z, out[ZETA][:n])
-    quadratic_forms(state.magnitude.curvature.inverse, z, work, out[ZETA_VARIANCE][:n])
+    variances(spec.magnitude, state.magnitude, z, work, out[ZETA_VARIANCE][:n])
 
 
 @borrowing
 def two_part_moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
     """Write estimates and variances of both linear predictors, fitted by maximum likelihood."""
-    predictors(state, z, w, out.shape[1], work[0], out)
+    predictors(spec, state, z, w, out.shape[1], work[0], out)
     sigma = noise(spec.magnitude, spec.sigma, state.magnitude)
     for k in range(out.shape[1]):
         out[ZETA_VARIANCE, k] *= sigma * sigma

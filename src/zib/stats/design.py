@@ -234,6 +234,23 @@ def quadratic_forms(matrix: Any, columns: Any, work: Any, out: Any) -> None:
 
 
 @borrowing
+def sandwich_forms(inverse: Any, middle: Any, columns: Any, work: Any, out: Any) -> None:
+    """Write x'A⁻¹BA⁻¹x for every column x, where A⁻¹ and B are symmetric."""
+    dim = inverse.shape[0]
+    solved = work[:dim]
+    for k in range(out.size):
+        for i in range(dim):
+            solved[i] = 0.0
+        for j in range(dim):
+            for i in range(dim):
+                solved[i] += inverse[j, i] * columns[j, k]
+        total = 0.0
+        for i in range(dim):
+            total += solved[i] * dot(middle[i], solved)
+        out[k] = max(total, 0.0)
+
+
+@borrowing
 def draw_normal(coef: Any, gram: Any, scale: float, rng: Any, out: Any) -> None:
     """Write a draw from N(coef, scale²·A⁻¹) into `out`."""
     for i in range(coef.size):
