@@ -103,17 +103,18 @@ def _ask() -> Callable[[], dict[str, str]]:
 def require_distributed() -> None:
     """Raise one sentence if Dask is not installed."""
     try:
+        import cryptography  # noqa: F401
         import distributed  # noqa: F401
     except ImportError:
         raise InvalidParameterError(
-            "`backend`='dask' needs the package distributed; install it with: "
+            "`backend`='dask' needs the packages distributed and cryptography; install them with: "
             "pip install 'zib[dask]'"
         ) from None
 
 
 @contextlib.contextmanager
 def _client(scheduler: str | None, workers: int) -> Iterator[Any]:
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     if scheduler is not None:
         try:
@@ -126,18 +127,37 @@ def _client(scheduler: str | None, workers: int) -> Iterator[Any]:
         with client:
             yield client
         return
-    with _deaf_children(), warnings.catch_warnings():
+    with _local_cluster(workers) as cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+def _local_cluster(workers: int) -> Any:
+    """Return a cluster on this machine that only this process can talk to.
+
+    Whoever reaches a scheduler or a worker can let it run any code, and any user of a machine
+    reaches its ports. So both sides show a certificate that is made for the run and kept in memory.
+    """
+    import dask
+    from distributed import LocalCluster, Security
+
+    # Dask binds its web servers, here and in the workers, always; without routes they answer 404
+    pages: dict[str, Any] = {
+        f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker")
+    }
+    with dask.config.set(pages), _deaf_children(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about ports and versions that do not concern the user
-        cluster = LocalCluster(
+        return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            host="127.0.0.1",
+            protocol="tls",
+            security=Security.temporary(),
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+            worker_dashboard_address=None,
             memory_limit=0,
             silence_logs=logging.ERROR,
         )
-    with cluster, Client(cluster, set_as_default=False) as client:
-        yield client
 
 
 @contextlib.contextmanager
