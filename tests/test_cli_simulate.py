@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,6 +110,16 @@ def test_dry_run_says_what_it_will_take_and_leaves_nothing(file):
     again = invoke(file, "--dry-run")
     assert "2 blocks of replications, 2 of them in the store" in again.output
     assert "nothing has to be played" in again.output
+
+
+def test_a_dry_run_answers_at_once_whatever_the_number_of_replications(file):
+    started = time.monotonic()
+    result = invoke(file, "--dry-run", "--replications", 10**12)
+    assert result.exit_code == 0, result.output
+    blocks = re.search(r"Tasks: (\d+) blocks of replications, 0 of them", result.output)
+    assert blocks is not None
+    assert int(blocks[1]) >= 2 * 10**12 // 256
+    assert time.monotonic() - started < 60  # most of it compiling and calibrating
 
 
 @pytest.mark.parametrize("option", [(), ("--dry-run",)])

@@ -116,3 +116,13 @@ def test_what_cannot_be_named_is_played_and_not_stored_with_one_warning(tmp_path
     assert len(caught) == 1
     assert not (tmp_path / "unused").exists()
     assert np.array_equal(done.regret, zib.simulate([UCB1], env, **options).regret)
+
+
+def test_blocks_are_not_made_before_they_are_asked_for():
+    env = zib.env.GaussianMAB(means=[4.0, 5.0], probs=[0.1, 0.05], sigma=1.0)
+    plan = Plan.of([zib.mab.UCB1()], env, horizon=10_000, replications=10**12)
+    assert len(plan.blocks) == 5 * 10**9
+    assert plan.blocks[-1] == (0, 10**12 - 200, 10**12)
+    small = Plan.of([zib.mab.UCB1(), zib.mab.NormalTS()], env, horizon=10_000, replications=450)
+    assert list(small.blocks) == [small.blocks[i] for i in range(6)] == small.blocks[:]
+    assert [small.blocks.at(1, row) for row in range(3)] == [b for b in small.blocks if b.policy]

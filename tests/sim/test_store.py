@@ -6,6 +6,8 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
+import tempfile
 import time
 import warnings
 import zipfile
@@ -217,3 +219,53 @@ def test_writers_and_readers_at_once_see_whole_files_only(store):
     assert [child.exitcode for child in children] == [0, 0]
     assert reads > 0
     assert store.info()[1:] == (5, store.info().size, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no groups here")
+def test_a_store_is_private_unless_a_group_shares_it(tmp_path, monkeypatch) -> None:
+    before = os.umask(0o077)
+    try:
+        for shared, folders, files in ((False, 0o700, 0o600), (True, 0o2770, 0o660)):
+            store = Store(tmp_path / str(shared), shared=shared)
+            store.put("ab12", {"x": np.arange(3.0)}, {})
+            path = store.path_of("ab12")
+            for folder in (store.folder, path.parent):
+                assert folder.stat().st_mode & 0o7777 == folders
+            assert path.stat().st_mode & 0o7777 == files
+            with store.claim("ab13") as claim:
+                assert claim is not None
+    finally:
+        os.umask(before)
+    monkeypatch.setenv("ZIB_STORE_SHARED", "1")
+    assert Store(tmp_path).shared
+
+
+@pytest.mark.skipif(getattr(os, "getuid", lambda: 1)() != 0, reason="only root can be two users")
+def test_two_users_of_a_group_share_a_store() -> None:
+    group, folder = 54321, Path(tempfile.mkdtemp())
+    folder.chmod(0o2770)
+    os.chown(folder, 0, group)
+    store = Store(folder, shared=True)
+    store.put("ab12", {"x": np.arange(3.0)}, {})
+
+    def as_member(groups: list[int]) -> int:
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setgroups(groups)
+                os.setgid(65534)
+                os.setuid(65534)
+                found = store.get("ab12")
+                store.put("ab34", {"x": np.arange(4.0)}, {})
+                store.put("ab12", {"x": np.arange(3.0)}, {})  # replaced by another user
+                os._exit(0 if found is not None else 2)
+            except BaseException:
+                os._exit(1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    try:
+        assert as_member([]) == 1
+        assert as_member([group]) == 0
+        assert store.get("ab34")["x"].size == 4
+    finally:
+        shutil.rmtree(folder)

@@ -48,6 +48,35 @@ class Block(NamedTuple):
         return self.last - self.first
 
 
+class Blocks(Sequence[Block]):
+    """Blocks in the order in which they are played: row by row of equal replications.
+
+    None of them is made before it is asked for: there may be more than memory holds.
+    """
+
+    def __init__(self, policies: int, replications: int, length: int) -> None:
+        self._policies, self._replications, self._length = policies, replications, length
+
+    def __len__(self) -> int:
+        return self._policies * self.rows
+
+    @property
+    def rows(self) -> int:
+        """How many blocks each policy has."""
+        return -(-self._replications // self._length)
+
+    def at(self, policy: int, row: int) -> Block:
+        """Return a block of one policy."""
+        first = row * self._length
+        return Block(policy, first, min(first + self._length, self._replications))
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        row, policy = divmod(range(len(self))[at], self._policies)
+        return self.at(policy, row)
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Policies × replications in one environment; make it with `Plan.of`.
@@ -118,14 +147,9 @@ class Plan:
         return max(1, min(rounds // self.horizon, LONGEST_BLOCK))
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> Blocks:
         """The blocks in the order in which they are played: row by row of equal replications."""
-        length = self.block_length
-        return [
-            Block(policy, first, min(first + length, self.replications))
-            for first in range(0, self.replications, length)
-            for policy in range(len(self.specs))
-        ]
+        return Blocks(len(self.specs), self.replications, self.block_length)
 
     def block_around(self, part: Block) -> Block:
         """Return the block that some replications of one policy are a part of."""

@@ -30,7 +30,8 @@ from zib.core import validate
 from zib.core.saved import SavedStateError, write_atomically
 from zib.core.validate import InvalidParameterError, shown
 
-VARIABLE = "ZIB_STORE"
+VARIABLE, SHARED = "ZIB_STORE", "ZIB_STORE_SHARED"
+GROUP_FOLDER, GROUP_FILE = 0o2770, 0o660  # what is made in the folder belongs to its group
 ENDING, LOCK = ".npz", ".lock"
 OURS = re.compile(r"\.?[0-9a-f]+\.(npz|lock|zib)(\.\w+)?").fullmatch  # .zib: of earlier versions
 STALE = 3600.0  # seconds after which a half-written file belongs to a process that died
@@ -140,6 +141,9 @@ class Store:
     folder
         Where; by default ``$ZIB_STORE``, or ``results`` in the user's cache folder. It is made
         when something is first written.
+    shared
+        Whether the other members of the folder's group may read, add and remove files; by default
+        yes if ``$ZIB_STORE_SHARED`` is 1. Otherwise only the user can read what is kept.
 
     Examples
     --------
@@ -150,10 +154,15 @@ class Store:
     ([0.0, 1.0, 2.0], None)
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self._open(folder, "folder")
+    def __init__(
+        self, folder: str | os.PathLike[str] | None = None, *, shared: bool | None = None
+    ) -> None:
+        self._open(folder, shared, "folder")
 
-    def _open(self, folder: str | os.PathLike[str] | None, name: str) -> None:
+    def _open(self, folder: str | os.PathLike[str] | None, shared: bool | None, name: str) -> None:
+        if shared is None:
+            shared = os.environ.get(SHARED) == "1"
+        self.shared = validate.flag("shared", shared)
         if folder is None:
             folder = os.environ.get(VARIABLE) or default_folder()
         self.folder = validate.path(name, folder).expanduser()
@@ -178,11 +187,19 @@ class Store:
         written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         content = to_npz({"key": key, "about": {**about, "written": written}}, arrays)
         path = self.path_of(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
+        self._make_folder(path.parent)
+        write_atomically(path, content, mode=GROUP_FILE if self.shared else None)
         if not self._swept:
             self._swept = True
             self._sweep(STALE)
+
+    def _make_folder(self, folder: Path) -> None:
+        for each in (self.folder, folder):
+            if self.shared and not each.exists():
+                each.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(OSError):  # made by another member at the same moment
+                    each.chmod(GROUP_FOLDER)
+        folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str) -> Arrays | None:
         """Return the arrays of a key, or None if there are none.
@@ -240,9 +257,9 @@ class Store:
         from filelock import FileLock, Timeout
 
         path = self.path_of(key).with_suffix(LOCK)
-        lock = FileLock(path, thread_local=False)
+        lock = FileLock(path, mode=GROUP_FILE if self.shared else 0o600, thread_local=False)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder(path.parent)
             lock.acquire(blocking=False)
         except Timeout:
             return None
@@ -318,7 +335,7 @@ def as_store(store: bool | str | os.PathLike[str] | Store | None) -> Store | Non
         return Store()
     if isinstance(store, (str, os.PathLike)):
         found = Store.__new__(Store)
-        found._open(store, "store")  # errors name the argument that was given
+        found._open(store, None, "store")  # errors name the argument that was given
         return found
     raise InvalidParameterError(
         f"`store` must be True, False, a folder or a Store; got {shown(store)}"

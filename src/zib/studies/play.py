@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import zib
+from zib.sim.plan import Block, Plan
 from zib.sim.run import default_workers
-from zib.sim.store import as_store
+from zib.sim.store import Store, as_store
 from zib.sim.summary import EXACT
 from zib.studies.study import Case, Study
 
@@ -19,6 +20,7 @@ ENOUGH = 0.15  # seconds of play that a calibration aims at
 FIRST = 256  # rounds of the first attempt
 CHECKPOINTS = 20  # of a calibration
 NUMBER = 8  # bytes of a float64 or int64
+LOOKED_UP = 20_000  # blocks of a policy that a dry run looks for in the store
 HEADER = 3_000  # bytes of a file in the store besides its numbers
 
 Tell = Callable[[str, int, int], None]
@@ -206,23 +208,22 @@ def estimate(study: Study, tell: Callable[[str, int, int], None] | None = None) 
         for i, (label, spec) in enumerate(case.policies.items()):
             if tell is not None:
                 tell(f"{label} in {case.label}", len(lines), everything)
-            blocks = [block for block in plan.blocks if block.policy == i]
-            missing = [
-                block for block in blocks if store is None or plan.key_of(block) not in store
-            ]
-            runs = sum(block.size for block in missing)
+            rows = plan.blocks.rows
+            stored = [] if store is None else _stored(plan, i, store)
+            missing = rows - len(stored)
+            runs = study.replications - sum(block.size for block in stored)
             one = _seconds_of_a_run(spec, case.environment, study) if runs else 0.0
             lines.append(
                 Line(
                     case.label,
                     label,
-                    len(blocks),
-                    len(blocks) - len(missing),
+                    rows,
+                    len(stored),
                     one / study.horizon,
                     one * runs,
                 )
             )
-            growth += runs * per_run + HEADER * len(missing)
+            growth += runs * per_run + HEADER * missing
         kept += _kept(study, case, per_run)
     workers = min(how.workers or default_workers(), everything * study.replications)
     processes = 1 + (workers if how.backend == "processes" or _local_cluster(study) else 0)
@@ -232,6 +233,12 @@ def estimate(study: Study, tell: Callable[[str, int, int], None] | None = None) 
         processes * _memory_now() + kept,
         growth if store is not None else 0,
     )
+
+
+def _stored(plan: Plan, policy: int, store: Store) -> list[Block]:
+    """Return the blocks of a policy that are in the store, of the first `LOOKED_UP`."""
+    blocks = (plan.blocks.at(policy, row) for row in range(min(plan.blocks.rows, LOOKED_UP)))
+    return [block for block in blocks if plan.key_of(block) in store]
 
 
 def _kept(study: Study, case: Case, per_run: int) -> int:
