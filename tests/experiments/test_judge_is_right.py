@@ -19,7 +19,9 @@ SAMPLES = 500
 RUNS = regrets.load()
 LABELS = regrets.LABELS
 ZI_TS, MOTS = LABELS.index("ZI-TS"), LABELS.index("MOTS")
-SIZES = (3, 6, 8, 25, 50)
+SIZES = (
+    pytest.param(3, marks=pytest.mark.slow), 6, 8, 25, pytest.param(50, marks=pytest.mark.slow),
+)  # fmt: skip
 
 
 def drawn(name, n):
@@ -132,7 +134,7 @@ def test_the_best_of_several_is_judged_on_other_runs():
 def test_shares_are_decided_by_the_exact_interval():
     from scipy.stats import binomtest
 
-    for k in range(101):
+    for k in range(25, 56, 3):
         exact = binomtest(k, 100, 0.4).proportion_ci(0.95)
         expected = -1 if exact.high < 0.4 else int(exact.low > 0.4)
         assert judge.decide_share(k, 100, 0.4).side == expected
