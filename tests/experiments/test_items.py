@@ -9,7 +9,7 @@ import pytest
 from tests.experiments.made import played, quick
 
 from zib.cases.loan import synthetic_loan_records
-from zib.experiments import loan_study, runner
+from zib.experiments import conditions, loan_study, mab_study, runner
 from zib.experiments.harness import Experiment, Panel, Played, Scaled, Simulated, amount, play
 from zib.experiments.judge import judged
 from zib.experiments.record import Context, Setting
@@ -103,6 +103,40 @@ def test_quick_scale_asks_the_same_question_or_another_one_in_words(name, tmp_pa
     else:
         for claim in set(claims[0]) & set(claims[1]):
             assert claims[0][claim].startswith("not asked at this scale")
+
+
+@pytest.mark.parametrize("name", ["fig2", "figS1", "figS2", "fig3", "figS3", "links", "conditions"])
+def test_a_comparison_names_the_settings_it_holds_for(name, tmp_path, few_records):
+    experiment = ITEMS[name](quick(tmp_path))
+    compared = [
+        v.claim
+        for v in experiment.claims(made_up(experiment))
+        if re.search(r"lower|lowest|below|at most", v.claim)
+    ]
+    assert compared
+    for claim in compared:
+        assert "σ" in claim
+        assert re.search(r"T = \d+", claim)
+        assert re.search(r"p from \S+ to \S+,|K = 100, d = 10, s = ", claim)
+
+
+def test_the_answer_follows_the_magnitudes(tmp_path):
+    """Ratios of ZI-UCB to the strong baseline on either side of 1 are told apart."""
+    experiment = ITEMS["conditions"](quick(tmp_path))
+    panels = experiment.panels()
+    assert len(panels) == len(conditions.GRID)
+    levels = [1.4, 1.35, 1.1, 0.9, 0.9]
+    found = [
+        played(panel, {"ZI-UCB": lambda t, x=x: x * t**0.5, mab_study.STRONG: np.sqrt}, 200)
+        for panel, x in zip(panels, levels)
+    ]
+    (verdict,) = experiment.claims(found)
+    assert verdict.status == "partly"
+    assert verdict.words.startswith(
+        "holds only for mu ~ U[1, 3], σ = 3 and mu ~ U[0.2, 1], σ = 1; does not hold for "
+    )
+    (table,) = experiment.tables(found)
+    assert [row[-1] for row in table.rows] == ["1.40", "1.35", "1.10", "0.90", "0.90"]
 
 
 def test_a_scaled_value_is_that_of_the_scale(tmp_path):
