@@ -647,7 +647,7 @@ def test_damaged_files_are_refused_with_one_sentence(tmp_path) -> None:
         (json.dumps({**json.loads(text), "inflated": 1.0}), "checksum"),
         (json.dumps({**json.loads(text), "format_version": 99}), "newer zib"),
         (_saved.dumps(wrong_shape), r"'state.occurrence.inverse' has shape \(3, 3\), expected"),
-        (_saved.dumps(lost), "lacks or garbles an entry: 'magnitude'"),
+        (_saved.dumps(lost), "'state' must hold occurrence, magnitude; got"),
         (_saved.dumps({**content, "policy": {"name": "elsewhere.P"}}), "'elsewhere.P' is not"),
     ):
         path = tmp_path / "bandit.json"

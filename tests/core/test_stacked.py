@@ -9,9 +9,10 @@ import numba
 import numpy as np
 import pytest
 
+from zib.core.invariants import problem_in
 from zib.core.registry import borrowing
 from zib.core.stacked import row_of, stacked
-from zib.core.state import Floats, Part, part, position, problem_in, scalar, scratch, table
+from zib.core.state import Floats, Part, part, position, scalar, scratch, table
 
 
 class Inner(Part):

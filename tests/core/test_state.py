@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zib.core.invariants import problem_in
 from zib.core.state import (
     ArmState,
     Floats,
@@ -20,7 +21,6 @@ from zib.core.state import (
     copied,
     new_state,
     per_arm,
-    problem_in,
     rearranged,
     scalar,
     table,

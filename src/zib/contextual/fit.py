@@ -53,6 +53,7 @@ from zib.contextual.robust import (
     tune_huber,
 )
 from zib.core.registry import borrowing
+from zib.core.state import clamped
 from zib.stats.design import (
     add_outer,
     cholesky,
@@ -93,7 +94,7 @@ def _fold(estimator: Any, model: Any, x: Any, y: float) -> None:
 @borrowing
 def _store(estimator: Any, model: Any, x: Any, y: float) -> None:
     capacity = model.response.size
-    stored = int(model.stored[0])
+    stored = clamped(model.stored[0], capacity + 1)
     if stored == capacity:
         half = (capacity + 1) // 2
         for i in range(half):
@@ -113,7 +114,7 @@ def _store(estimator: Any, model: Any, x: Any, y: float) -> None:
 def _project(model: Any) -> None:
     """Pull the estimate back into the ball (each factor's part into its own ball)."""
     if model.bound[0] < np.inf:
-        split = int(model.split[0])
+        split = clamped(model.split[0], model.coef.size + 1)
         shrink(model.coef, 0, split, model.bound[0])
         shrink(model.coef, split, model.coef.size, model.bound[0])
 
@@ -202,7 +203,7 @@ def _gather(estimator: Any, model: Any, gradient: Any) -> None:
         gradient[i] = model.target[i] - gradient[i]
         for j in range(gradient.size):
             matrix[i, j] = model.anchor[i, j]
-    for i in range(int(model.stored[0])):
+    for i in range(clamped(model.stored[0], model.response.size + 1)):
         score, weight = linearise(
             estimator, model.coef, model.features[i], model.response[i], model.threshold[0], jac
         )
@@ -218,7 +219,7 @@ def _share(model: Any, step: Any, limit: float) -> float:
     if limit == np.inf:
         return 1.0
     furthest = 0.0
-    for i in range(int(model.stored[0])):
+    for i in range(clamped(model.stored[0], model.response.size + 1)):
         furthest = max(furthest, abs(dot(model.features[i], step)))
     return 1.0 if furthest <= limit else limit / furthest
 
@@ -228,7 +229,7 @@ def _newton(estimator: Any, model: Any) -> bool:
     """Solve the score equations from where we stand; False if that did not converge."""
     gram, coef = model.curvature, model.coef
     gradient, step, work = model.work[1], model.work[2], model.work[3]
-    split = int(model.split[0])
+    split = clamped(model.split[0], model.coef.size + 1)
     expected = 0.0  # slope along the last step before it was taken
     limit = largest_move(estimator)
     for _ in range(STEPS):
@@ -279,7 +280,7 @@ def refit(estimator: Any, model: Any) -> None:
     if cholesky(gram.matrix, gram.factor):
         invert(gram.factor, gram.inverse)
     gram.since_rebuild[0] = 0.0
-    wait = max(int(model.stored[0]) // REFIT_SHARE, coef.size // 8)
+    wait = max(clamped(model.stored[0], model.response.size + 1) // REFIT_SHARE, coef.size // 8)
     if model.seen[0] < ALWAYS_REFIT or wait < 1:
         wait = 1
     model.next_refit[0] = model.seen[0] + wait

@@ -19,7 +19,7 @@ from zib.core import validate as check
 from zib.core.registry import CALLED, Registry, borrowing
 from zib.core.spec import Spec, choice, converted, derived, real, whole
 from zib.core.stacked import stacked
-from zib.core.state import Floats, Part, part, position, scalar, scratch, table
+from zib.core.state import Floats, Part, count, part, position, scalar, scratch, table
 from zib.stats.design import Gram, new_gram, quadratic_forms, sandwich_forms
 
 Kernel = Callable[..., Any]
@@ -46,7 +46,7 @@ class Model(Part):
     features: Floats = table("memory", "dim")
     response: Floats = table("memory")
     stored: Floats = position("response")  # how many observations are stored
-    seen: Floats = scalar(least=0.0)  # observations learned
+    seen: Floats = count()  # observations learned
     next_refit: Floats = scalar(start=1.0, least=0.0)  # the number of observations it is due at
     residual: Floats = scalar(finite=False, least=0.0)  # Σ of squared residuals
     threshold: Floats = scalar(start=math.inf, finite=False, least=0.0)  # of Huber regression
@@ -102,8 +102,8 @@ class Groups(Part):
     parts: Gram = part(Gram)  # of every group
     targets: Floats = table("groups", "dim")
     coefs: Floats = table("groups", "dim")
-    residuals: Floats = table("groups", finite=False)
-    seen: Floats = scalar(least=0.0)
+    residuals: Floats = table("groups", finite=False, least=0.0)
+    seen: Floats = count()
     residual: Floats = scalar(finite=False, least=0.0)
     ridge: Floats = scalar(least=0.0)  # of one group
     loss: Floats = scalar(start=1.0, least=0.0)  # variance lost by fitting in groups, a factor

@@ -29,7 +29,7 @@ from zib.contextual.models import (
 from zib.core.kernel import argmax_random
 from zib.core.registry import CALLED, Registry, borrowing
 from zib.core.spec import converted, whole
-from zib.core.state import Floats, Part, scalar
+from zib.core.state import Floats, Part, count, scalar
 from zib.stats.design import linear_forms, quadratic_forms
 
 Kernel = Callable[..., Any]
@@ -169,7 +169,7 @@ KEPT: Any = whole(low=SMALLEST_MEMORY, default=MEMORY)
 class Clock(Part):
     """How far a policy has come."""
 
-    rounds: Floats = scalar(least=0.0)  # rewards learned from
+    rounds: Floats = count()  # rewards learned from
     random_rounds: Floats = scalar(least=0.0)  # rounds played at random at the start
     arms: Floats = scalar(least=0.0)  # of `Disjoint`, which scores every action by itself; else 0
 

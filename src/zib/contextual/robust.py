@@ -15,6 +15,7 @@ import numpy as np
 from zib.contextual.models import residual_size
 from zib.core.registry import borrowing
 from zib.core.stacked import row_of
+from zib.core.state import MANY, clamped
 from zib.stats.design import dot, multiply, observe, shrink
 from zib.theory.contextual import contextual_radius_printed as glm_radius
 
@@ -39,7 +40,7 @@ def tail_size(estimator: Any, sigma: float, model: Any) -> float:
 @borrowing
 def tune_huber(estimator: Any, model: Any) -> None:
     """Solve for the threshold; see `Huber`."""
-    stored = int(model.stored[0])
+    stored = clamped(model.stored[0], model.response.size + 1)
     goal = model.coef.size + math.log(max(stored, 1))
     for _ in range(4):
         limit = model.threshold[0] * model.threshold[0]
@@ -127,7 +128,7 @@ def _centre(apart: Any, n: int, weights: Any, new: Any) -> None:
 def learn_groups(estimator: Any, model: Any, x: Any, y: float) -> None:
     """Learn one observation: by the group whose turn it is, then take the median of the groups."""
     dim = model.coef.size
-    k = int(model.seen[0]) % estimator.groups
+    k = clamped(model.seen[0], MANY) % estimator.groups
     part = row_of(model.parts, k)
     solved = model.work[0][:dim]
     residual = y - dot(model.coefs[k], x)
@@ -140,7 +141,7 @@ def learn_groups(estimator: Any, model: Any, x: Any, y: float) -> None:
     multiply(part.inverse, model.targets[k], model.coefs[k])
     model.seen[0] += 1.0
 
-    used = min(int(model.seen[0]), estimator.groups)
+    used = clamped(model.seen[0], estimator.groups + 1)
     for a in range(used):
         multiply(model.curvature.matrix, model.coefs[a], model.images[a])
     for a in range(used):

@@ -216,6 +216,11 @@ def _our_place() -> Iterator[None]:
         numba_config.CACHE_LOCATOR_CLASSES = chosen
 
 
+# Compiled code never raises half way through a state: a division by zero gives what it gives in
+# NumPy. It does not hold the interpreter's lock.
+OPTIONS: Any = {"nogil": True, "error_model": "numpy"}
+
+
 def _can_be_kept(function: Any) -> bool:
     """Whether it is one of ours; the files of others are not watched."""
     return FOLDER is not None and function.__module__ in sources.sources()
@@ -223,7 +228,7 @@ def _can_be_kept(function: Any) -> bool:
 
 def cached_njit(function: Callable[..., Any]) -> Any:
     """Compile `function` on first call, keep the result on disk, release the interpreter lock."""
-    compiled: Any = numba.njit(nogil=True)(function)
+    compiled: Any = numba.njit(**OPTIONS)(function)
     if _can_be_kept(function) and not numba_config.DISABLE_JIT:
         with _our_place():
             compiled._cache = _Cache(function)

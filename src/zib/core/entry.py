@@ -18,7 +18,8 @@ from numba import types
 from numba.experimental import structref
 
 from zib.core import kernel
-from zib.core.cache import cached_njit, numba_config
+from zib.core.cache import OPTIONS, cached_njit, numba_config
+from zib.core.exact import ExactSums, add_reward
 
 _INTERPRETING: ContextVar[bool] = ContextVar("interpreting", default=False)
 
@@ -71,7 +72,7 @@ class Entry:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.interpreted = function
         self.cached = cached_njit(function)
-        self.fresh = numba.njit(nogil=True)(function)
+        self.fresh = numba.njit(**OPTIONS)(function)
 
     def for_spec(self, spec: Any) -> Any:
         """Return the function to call for this spec, compiled unless the spec forbids it."""
@@ -95,35 +96,52 @@ def pinned(spec: Any, state: Any, rng: Any, out: Any) -> Any:
     return (_make_pin.for_spec(spec) if is_compiled(spec) else LoosePin)(spec, state, rng, out)
 
 
-def pin(spec: Any, state: Any, rng: np.random.Generator) -> Any:
+class Room(NamedTuple):
+    """Where a decision maker writes, besides its state."""
+
+    scores: Any  # one per arm
+    sums: ExactSums  # of rewards that can be revised; of no arms where none can
+
+
+NO_SUMS = ExactSums.new({"arms": 0})
+
+
+def pin(spec: Any, state: Any, rng: np.random.Generator, sums: ExactSums = NO_SUMS) -> Any:
     """Return the decision maker of (spec, state, rng) for compiled code."""
-    return pinned(spec, state, rng, np.zeros(state.pulls.size))
+    return pinned(spec, state, rng, Room(np.zeros(state.pulls.size), sums))
 
 
 def loose_pin(spec: Any, state: Any, rng: np.random.Generator) -> LoosePin:
     """Return the decision maker of (spec, state, rng) for the interpreter."""
-    return LoosePin(spec, state, rng, np.zeros(state.pulls.size))
+    return LoosePin(spec, state, rng, Room(np.zeros(state.pulls.size), NO_SUMS))
 
 
 @Entry
 def select(pin):  # type: ignore[no-untyped-def]
-    return kernel.choose(pin.spec, pin.state, pin.rng, pin.out)
+    return kernel.choose(pin.spec, pin.state, pin.rng, pin.out.scores)
+
+
+@kernel.jitable
+def _learn(spec, state, sums, arm, reward):  # type: ignore[no-untyped-def]
+    kernel.update(spec, state, arm, reward)
+    if reward != 0.0 and sums.total.size > 0:
+        add_reward(sums, arm, reward, 1.0)
 
 
 @Entry
 def update(pin, arm, reward):  # type: ignore[no-untyped-def]
-    kernel.update(pin.spec, pin.state, arm, reward)
-
-
-@kernel.jitable
-def _update_block(spec, state, arms, rewards):  # type: ignore[no-untyped-def]
-    for i in range(arms.size):
-        kernel.update(spec, state, arms[i], rewards[i])
+    if arm < 0 or arm >= pin.state.pulls.size:
+        raise IndexError("the arm is not one of those that were pinned")
+    _learn(pin.spec, pin.state, pin.out.sums, arm, reward)  # type: ignore[no-untyped-call]
 
 
 @Entry
 def update_block(pin, arms, rewards):  # type: ignore[no-untyped-def]
-    _update_block(pin.spec, pin.state, arms, rewards)  # type: ignore[no-untyped-call]
+    for i in range(arms.size):
+        if arms[i] < 0 or arms[i] >= pin.state.pulls.size:
+            raise IndexError("the arm is not one of those that were pinned")
+    for i in range(arms.size):
+        _learn(pin.spec, pin.state, pin.out.sums, arms[i], rewards[i])  # type: ignore[no-untyped-call]
 
 
 @Entry
@@ -150,5 +168,5 @@ def _count_choices(spec, state, rng, out, draws, counts):  # type: ignore[no-unt
 @Entry
 def count_choices(pin, draws, counts):  # type: ignore[no-untyped-def]
     _count_choices(  # type: ignore[no-untyped-call]
-        pin.spec, pin.state, pin.rng, pin.out, draws, counts
+        pin.spec, pin.state, pin.rng, pin.out.scores, draws, counts
     )

@@ -10,6 +10,7 @@ import numpy as np
 from zib.core.validate import InvalidParameterError, shown
 
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
+_POSITIONS = {"pos": 624, "buffer_pos": 4, "has_uint32": 1}  # and the largest; NumPy trusts them
 
 
 class Role(IntEnum):
@@ -39,7 +40,7 @@ def generator_to_data(rng: np.random.Generator) -> dict[str, Any]:
 
 def generator_from_data(data: dict[str, Any]) -> np.random.Generator:
     """Return a Generator that continues exactly where the saved one stopped."""
-    name = data.get("bit_generator")
+    name = data.get("bit_generator") if isinstance(data, dict) else data
     if name not in _BIT_GENERATORS:
         raise InvalidParameterError(
             f"`bit_generator` must be one of {', '.join(_BIT_GENERATORS)}; got {shown(name)}"
@@ -63,7 +64,13 @@ def _plain(value: Any) -> Any:
 
 def _like(template: Any, value: Any) -> Any:
     if isinstance(template, dict):
+        for key in template.keys() & _POSITIONS.keys():
+            if not 0 <= int(value[key]) <= _POSITIONS[key]:
+                raise ValueError(f"{key} must lie in [0, {_POSITIONS[key]}]; got {value[key]!r}")
         return {key: _like(item, value[key]) for key, item in template.items()}
     if isinstance(template, np.ndarray):
-        return np.array(value, dtype=template.dtype)
+        array = np.array(value, dtype=template.dtype)
+        if array.shape != template.shape:
+            raise ValueError(f"an array of shape {array.shape} should have {template.shape}")
+        return array
     return type(template)(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,26 @@ import numpy as np
 from zib.core.files import write_atomically as write_atomically
 from zib.core.spec import KNOWN, parameters_of, saved_name
 
+DEEPEST = 20  # specs in specs, and tuples in tuples of a label
+_SPECIAL = ("inf", "-inf", "nan")
+
 
 class SavedStateError(ValueError):
     """A saved file that cannot be used; the message says why and what to do."""
+
+
+@contextmanager
+def entries_of(source: str) -> Iterator[None]:
+    """Turn whatever goes wrong while entries are read into one error that names the source."""
+    try:
+        yield
+    except SavedStateError:
+        raise
+    except (  # what forged entries cause in the code of specs, whose checks come first
+        TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError,
+        MemoryError,
+    ) as error:  # fmt: skip
+        raise SavedStateError(f"{source} lacks or garbles an entry: {error}") from error
 
 
 # ------------------------------------------------------------------------------------------ specs
@@ -28,15 +46,26 @@ def spec_to_data(spec: Any) -> dict[str, Any]:
     }
 
 
-def spec_from_data(data: dict[str, Any]) -> Any:
+def spec_from_data(data: Any, name: str = "policy") -> Any:
     """Return the spec; only types that are registered in this process can be built."""
-    name = data["name"]
-    if name not in KNOWN:
+    if name.count(".") >= DEEPEST:
+        raise SavedStateError(f"the saved policy is nested more than {DEEPEST} deep")
+    if not (isinstance(data, dict) and isinstance(data.get("name"), str)):
+        raise SavedStateError(f"the saved entry {name!r} has no name")
+    kind = data["name"]
+    if kind not in KNOWN:
         raise SavedStateError(
-            f"the saved policy {name!r} is not registered here; import the module that registers "
+            f"the saved policy {kind!r} is not registered here; import the module that registers "
             "it (or update zib) and load again"
         )
-    return KNOWN[name](**{key: _value_from_data(v) for key, v in data["parameters"].items()})
+    given = data.get("parameters")
+    if not isinstance(given, dict):
+        raise SavedStateError(f"the saved entry {name!r} lacks its parameters")
+    values = {key: _value_from_data(value, f"{name}.{key}") for key, value in given.items()}
+    try:
+        return KNOWN[kind](**values)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise SavedStateError(f"the saved entry {name!r} cannot be: {error}") from error
 
 
 def _value_to_data(value: Any) -> Any:
@@ -49,11 +78,15 @@ def _value_to_data(value: Any) -> Any:
     return {"object": repr(value)}  # a Python object, such as a model: described, not saved
 
 
-def _value_from_data(value: Any) -> Any:
+def _value_from_data(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         if "object" in value:
             raise SavedStateError(f"{value['object']} is a Python object and was not saved")
-        return float(value["float"]) if "float" in value else spec_from_data(value)
+        if "float" not in value:
+            return spec_from_data(value, name)
+        if value["float"] not in _SPECIAL:
+            raise SavedStateError(f"the saved entry {name!r} is damaged: {value['float']!r}")
+        return float(value["float"])
     return value
 
 
@@ -74,11 +107,22 @@ def label_to_data(label: Any) -> Any:
     )
 
 
-def label_from_data(data: Any) -> Any:
-    """Return the label."""
-    if isinstance(data, dict):
-        return tuple(label_from_data(part) for part in data["tuple"])
-    return data
+def labels_from_data(data: Any) -> list[Any]:
+    """Return the labels."""
+    if not isinstance(data, list):
+        raise SavedStateError(f"the saved entry 'arms' must be a list; got {type(data).__name__}")
+    return [_label_from_data(label) for label in data]
+
+
+def _label_from_data(data: Any, depth: int = 0) -> Any:
+    if isinstance(data, dict) and isinstance(data.get("tuple"), list) and depth < DEEPEST:
+        return tuple(_label_from_data(part, depth + 1) for part in data["tuple"])
+    if data is None or isinstance(data, (str, bool, int, float)):
+        return data
+    raise SavedStateError(
+        "the saved entry 'arms' holds a label that is none of str, int, float, bool, None and "
+        f"tuple (at most {DEEPEST} deep); got {str(data)[:60]}"
+    )
 
 
 # ----------------------------------------------------------------------------------------- arrays
@@ -95,17 +139,32 @@ def array_to_data(array: Any) -> Any:
 
 def array_from_data(data: Any, like: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
     """Return the array; its shape and type must be those of `like`."""
+    found = _shape(data)
+    if found != like.shape and not (like.size == 0 and 0 in found):
+        raise SavedStateError(f"the saved array {name!r} has shape {found}, expected {like.shape}")
+    flat: list[Any] = [data]
+    for _ in range(len(found)):
+        if not all(isinstance(row, list) for row in flat):
+            raise SavedStateError(f"the saved array {name!r} is damaged: its rows differ")
+        flat = [item for row in flat for item in row]
+    for item in flat:
+        if not (type(item) in (int, float) or (type(item) is str and item in _SPECIAL)):
+            raise SavedStateError(
+                f"the saved array {name!r} is damaged: {str(item)[:60]} is not a number"
+            )
     try:
-        array = np.array(data, dtype=like.dtype)
-    except (TypeError, ValueError) as error:
+        return np.array(flat, dtype=like.dtype).reshape(like.shape)
+    except (TypeError, ValueError, OverflowError) as error:
         raise SavedStateError(f"the saved array {name!r} is damaged: {error}") from error
-    if array.size == 0:
-        array = array.reshape(like.shape)
-    if array.shape != like.shape:
-        raise SavedStateError(
-            f"the saved array {name!r} has shape {array.shape}, expected {like.shape}"
-        )
-    return array
+
+
+def _shape(data: Any) -> tuple[int, ...]:
+    """Return the shape of nested lists, by the first of each."""
+    shape: list[int] = []
+    while isinstance(data, list):
+        shape.append(len(data))
+        data = data[0] if data else None
+    return tuple(shape)
 
 
 # ----------------------------------------------------------------------------------------- states
@@ -127,7 +186,13 @@ def state_from_data(data: Any, like: Any, name: str = "state") -> Any:
     """Return the state; its nesting, shapes and types must be those of `like`."""
     if not isinstance(like, tuple):
         return array_from_data(data, like, name)
-    parts = [state_from_data(data[key], part, f"{name}.{key}") for key, part in _named_parts(like)]
+    wanted = dict(_named_parts(like))
+    if not isinstance(data, dict) or data.keys() != wanted.keys():
+        found = sorted(data) if isinstance(data, dict) else type(data).__name__
+        raise SavedStateError(
+            f"the saved entry {name!r} must hold {', '.join(wanted)}; got {str(found)[:200]}"
+        )
+    parts = [state_from_data(data[key], part, f"{name}.{key}") for key, part in wanted.items()]
     return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
 
 
@@ -152,21 +217,30 @@ def dumps(content: dict[str, Any]) -> str:
 def loads(text: str, kind: str, version: int, source: str) -> dict[str, Any]:
     """Return the content after checking form, kind, version and checksum."""
     try:
-        content = json.loads(text)
-    except ValueError as error:
+        content = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise SavedStateError(
             f"{source} is not a saved {kind} (damaged or cut off): {error}"
         ) from None
     if not isinstance(content, dict) or content.get("format") != kind:
         raise SavedStateError(f"{source} is not a saved {kind}")
     found = content.get("format_version")
-    if found != version:
+    if type(found) is not int or found != version:
         newer = isinstance(found, int) and found > version
         raise SavedStateError(
-            f"{source} was written by {'a newer' if newer else 'an older'} zib (format {found!r}; "
-            f"this one reads format {version}); "
+            f"{source} was written by {'a newer' if newer else 'an older'} zib (format "
+            f"{str(found)[:60]}; this one reads format {version}); "
             + ("update zib" if newer else "learn from the log again, or read it with that version")
         )
-    if content.pop("checksum", None) != _digest(content):
+    written = content.pop("checksum", None)
+    try:
+        digest = _digest(content)
+    except (ValueError, RecursionError) as error:
+        raise SavedStateError(f"{source} is damaged: {error}") from None
+    if written != digest:
         raise SavedStateError(f"{source} is damaged: its checksum does not match its content")
     return content
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is not a number")

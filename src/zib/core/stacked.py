@@ -9,10 +9,13 @@ import numpy as np
 from numba.core import cgutils, types
 from numba.extending import lower_builtin, type_callable
 
+from zib.core.state import claim
+
 
 def stacked(state: Any, n: int) -> Any:
     """Return `n` copies of a state of arrays and nested tuples of arrays, as one such state."""
     if isinstance(state, np.ndarray):
+        claim(n, *state.shape)
         out = np.zeros((n, *state.shape), dtype=state.dtype)
         if state.any():  # memory that is never written to is never taken
             out[:] = state

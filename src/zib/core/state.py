@@ -8,12 +8,14 @@ declares as a part of its own, and kernels read it by name, ``state.own.prob_cap
         mean_cap: Floats = per_arm()
         log_total: Floats = per_arm(is_sum=True)  # adds up over rewards: merged and subtracted
         scale: Floats = scalar()                  # one number, read as state.own.scale[0]
+        draws: Floats = count()                   # how often something has happened
         last: Floats = arm_number()               # an arm, or -1
         used: Floats = position("ring")           # how many entries of `ring` are filled
         prior: Scale = part(Scale)                # another part
 
 From the declaration follow the empty state, arms that come and go, merging, subtracting, and the
-checks of a loaded state.
+checks of a loaded state (`zib.core.invariants`). A kernel that uses a stored number as a position
+takes it through `clamped`, so that no number, whatever it is, makes it write outside an array.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 import numpy as np
@@ -30,6 +34,15 @@ from zib.core.registry import jitable
 from zib.core.spec import Fixed
 
 Floats = NDArray[np.float64]
+
+MANY = 2**53  # counts beyond it would not grow by 1
+MOST_ROUNDS = float(MANY)
+# Of a reward, apart from zero: within these bounds sums of squares neither overflow, for any number
+# of rounds, nor vanish.
+LARGEST_REWARD, SMALLEST_REWARD = 1e100, 1e-100
+
+
+# ---------------------------------------------------------------------------------- declared arrays
 
 
 class Array(NamedTuple):
@@ -41,6 +54,8 @@ class Array(NamedTuple):
     is_arm: bool = False
     finite: bool = True
     least: float = -math.inf
+    most: float = math.inf
+    whole: bool = False
     inside: str | None = None  # the array this is a position in
     is_scratch: bool = False
 
@@ -51,36 +66,34 @@ class Array(NamedTuple):
 
     def empty(self, sizes: Mapping[str, int]) -> Floats:
         """Return the array before anything was learned."""
-        return np.full([sizes[n] if isinstance(n, str) else n for n in self.shape], self.start)
+        shape = [sizes[n] if isinstance(n, str) else n for n in self.shape]
+        claim(*shape)
+        return np.full(shape, self.start)
 
 
-def per_arm(
-    *more: int | str,
-    start: float = 0.0,
-    is_sum: bool = False,
-    finite: bool = True,
-    least: float = -math.inf,
-) -> Any:
+def per_arm(*more: int | str, **about: Any) -> Any:
     """Declare one number per arm, or one row of `more` numbers.
 
-    `is_sum`: adds up over the rewards of the arm. `finite`: infinity is not allowed. `least`: the
-    smallest value allowed.
+    `start`: the value before anything was learned, 0 unless given. `is_sum`: adds up over the
+    rewards of the arm. `finite=False`: infinity is allowed. `least`, `most`: the smallest and the
+    largest value allowed. `whole=True`: whole numbers only.
     """
-    return Array(("arms", *more), start, is_sum, False, finite, least)
+    return Array(("arms", *more), **about)
 
 
-def scalar(
-    *, start: float = 0.0, is_sum: bool = False, finite: bool = True, least: float = -math.inf
-) -> Any:
+def scalar(**about: Any) -> Any:
     """Declare one number, kept in an array of length 1 so that kernels can change it."""
-    return Array((1,), start, is_sum, False, finite, least)
+    return Array((1,), **about)
 
 
-def table(
-    *shape: int | str, start: float = 0.0, finite: bool = True, least: float = -math.inf
-) -> Any:
+def count() -> Any:
+    """Declare how often something has happened: a whole number."""
+    return scalar(whole=True, least=0.0, most=MOST_ROUNDS)
+
+
+def table(*shape: int | str, **about: Any) -> Any:
     """Declare an array that does not depend on the arms; `new_state` is given sizes with names."""
-    return Array(shape, start, False, False, finite, least)
+    return Array(shape, **about)
 
 
 def scratch(*shape: int | str) -> Any:
@@ -90,7 +103,7 @@ def scratch(*shape: int | str) -> Any:
 
 def position(array: str) -> Any:
     """Declare a position in another array of the same part, at most one behind its end."""
-    return Array((1,), least=0.0, inside=array)
+    return Array((1,), whole=True, least=0.0, inside=array)
 
 
 def arm_number(*shape: int | str) -> Any:
@@ -98,7 +111,50 @@ def arm_number(*shape: int | str) -> Any:
 
     It follows the arm when others are removed, and is −1 when the arm itself is.
     """
-    return Array(shape or (1,), -1.0, is_arm=True)
+    return Array(shape or (1,), start=-1.0, is_arm=True, whole=True, least=-1.0)
+
+
+@jitable
+def clamped(index: float, size: int) -> int:
+    """Return a stored number as a position in [0, size), whatever it is; NaN is 0."""
+    return int(min(index, size - 1.0)) if index > 0.0 else 0
+
+
+@jitable
+def clamped_arm(number: float, n_arms: int) -> int:
+    """Return a stored number of an arm, in [0, n_arms), or −1 for none."""
+    return clamped(number, n_arms) if number >= 0.0 else -1
+
+
+# -------------------------------------------------------------------------- room for what is loaded
+
+_ROOM: ContextVar[list[int] | None] = ContextVar("room", default=None)
+
+
+@contextmanager
+def room_for(numbers: int) -> Iterator[None]:
+    """Let states of at most so many numbers be made in this context."""
+    token = _ROOM.set([numbers])
+    try:
+        yield
+    finally:
+        _ROOM.reset(token)
+
+
+def claim(*shape: int) -> None:
+    """Raise a ValueError if an array of this shape is larger than a context has room for.
+
+    A saved file holds every number of its state, so a state with more numbers than the file has
+    letters was never saved: it is refused before memory is taken for it.
+    """
+    room = _ROOM.get()
+    if room is not None:
+        room[0] -= math.prod(shape)
+        if room[0] < 0:
+            raise ValueError(f"an array of shape {shape} is larger than all that was saved")
+
+
+# -------------------------------------------------------------------------------------------- parts
 
 
 class Nested(NamedTuple):
@@ -116,7 +172,9 @@ def part(kind: type[Part]) -> Any:
     return Nested(kind)
 
 
-@dataclass_transform(field_specifiers=(per_arm, scalar, table, arm_number, scratch, position, part))
+@dataclass_transform(
+    field_specifiers=(per_arm, scalar, count, table, arm_number, scratch, position, part)
+)
 class Part(tuple[Any, ...], metaclass=Fixed):
     """Base of the named parts of a state; arrays are declared in the class body."""
 
@@ -163,11 +221,21 @@ class Part(tuple[Any, ...], metaclass=Fixed):
             for array in cls.declared.values()
         )
 
+    def conflict(self, state: Any) -> str | None:
+        """Return, in words, how the arrays contradict each other or the rest of the state.
+
+        For what no declaration says of one array alone; states that come from outside are asked.
+        """
+        return None
+
     def _asdict(self) -> dict[str, Floats]:  # by this method Numba knows a tuple with names
         return dict(zip(self._fields, self, strict=True))
 
     def __reduce__(self) -> Any:
         return (type(self), tuple(self))
+
+
+# --------------------------------------------------------------------------- the state of a policy
 
 
 class ArmState(NamedTuple):
@@ -189,12 +257,12 @@ class ArmState(NamedTuple):
     around: Any  # what a wrapper of the policy declares
 
 
-_COMMON: dict[str, Array] = {
-    "pulls": per_arm(least=0.0),
-    "nonzero": per_arm(least=0.0),
+COMMON: dict[str, Array] = {
+    "pulls": per_arm(least=0.0, most=MOST_ROUNDS),
+    "nonzero": per_arm(least=0.0, most=MOST_ROUNDS),
     "total": per_arm(),
     "spread": per_arm(least=0.0),
-    "clock": scalar(least=0.0),
+    "clock": scalar(least=0.0, most=MOST_ROUNDS),
     "horizon": scalar(start=1.0, least=1.0),
     "log_horizon": scalar(least=0.0),
 }
@@ -211,7 +279,7 @@ def new_state(
 ) -> ArmState:
     """Return the state of `n_arms` untried arms."""
     named = {"arms": n_arms, **(sizes or {})}
-    common = {name: array.empty(named) for name, array in _COMMON.items()}
+    common = {name: array.empty(named) for name, array in COMMON.items()}
     state = ArmState(**common, own=own.new(named), around=around.new(named))
     set_horizon(state, float(horizon))
     return state
@@ -225,15 +293,18 @@ def set_horizon(state: Any, horizon: float) -> None:
 
 
 def arrays(state: Any) -> Iterator[tuple[str, Array, Floats]]:
-    """Return name, declaration and array of everything a state holds.
+    """Return name, declaration and array of everything a state, or a part of one, holds.
 
     A state may also be a NamedTuple of a user's own; arrays that are not declared are per arm.
     """
+    if isinstance(state, Part):
+        yield from _arrays_of(state, "")
+        return
     for field, held in state._asdict().items():
         if isinstance(held, Part):
             yield from _arrays_of(held, f"{field}.")
         else:
-            yield field, _COMMON.get(field, _UNDECLARED), held
+            yield field, COMMON.get(field, _UNDECLARED), held
 
 
 def _arrays_of(part: Part, prefix: str) -> Iterator[tuple[str, Array, Floats]]:
@@ -245,6 +316,8 @@ def _arrays_of(part: Part, prefix: str) -> Iterator[tuple[str, Array, Floats]]:
 
 
 def _rebuilt(state: Any, new: Mapping[str, Floats]) -> Any:
+    if isinstance(state, Part):
+        return _rebuilt_part(state, "", new)
     return type(state)(
         *(
             _rebuilt_part(held, f"{field}.", new) if isinstance(held, Part) else new[field]
@@ -278,7 +351,8 @@ def rearranged(state: Any, fresh: Any, sources: Sequence[int]) -> Any:
     chosen = np.asarray(sources, dtype=np.int64)
     known = chosen >= 0
     # where each arm is now; the last entry stands for none
-    now = np.full(state.pulls.size + 1, -1.0)
+    n_arms = next(len(array) for _, declaration, array in arrays(state) if declaration.is_per_arm)
+    now = np.full(n_arms + 1, -1.0)
     now[chosen[known]] = np.flatnonzero(known)
     new = {}
     for (name, declaration, array), (_, _, empty) in zip(arrays(state), arrays(fresh), strict=True):
@@ -320,47 +394,3 @@ def add_states(into: ArmState, other: ArmState, sign: float = 1.0) -> None:
         into.total[emptied] = 0.0
         into.spread[count <= 1] = 0.0
         np.maximum(into.spread, 0.0, out=into.spread)
-
-
-def problem_in(state: Any, name: str = "") -> str | None:
-    """Return what a state cannot be, in words, or None: for states that come from outside.
-
-    A state is made of parts, of arrays and of tuples with names of both; what is declared about an
-    array of a part is checked, and any other array must be finite.
-    """
-    declared = _COMMON if isinstance(state, ArmState) else getattr(state, "declared", {})
-    for key, held in state._asdict().items():
-        where, declaration = f"{name}{key}", declared.get(key, Array(()))
-        if isinstance(held, tuple):
-            problem = problem_in(held, f"{where}.")
-        else:
-            problem = _problem_with(where, declaration, held, state)
-        if problem is not None:
-            return problem
-    if isinstance(state, ArmState):
-        n_arms = state.pulls.size
-        for key, declaration, array in arrays(state):
-            if declaration.is_arm and not _is_whole(array, -1, n_arms - 1):
-                return f"`{key}` must hold numbers of {n_arms} arms or -1; got {array.tolist()}"
-        if (state.nonzero > state.pulls).any():
-            return "`nonzero` holds more non-zero rewards than `pulls` has rewards"
-    return None
-
-
-def _problem_with(name: str, declaration: Array, array: Any, state: Any) -> str | None:
-    if declaration.is_scratch or array.dtype.kind != "f":
-        return None
-    if np.isnan(array).any() or (declaration.finite and np.isinf(array).any()):
-        return f"`{name}` holds a value that is not a finite number"
-    if (array < declaration.least).any():
-        return f"`{name}` holds {array.min():g}, less than {declaration.least:g}"
-    if declaration.inside is not None:
-        # of several states in one, every one has its own row
-        length = getattr(state, declaration.inside).shape[array.ndim - 1]
-        if not _is_whole(array, 0, length):
-            return f"`{name}` must be a position in [0, {length}]; got {array.tolist()}"
-    return None
-
-
-def _is_whole(array: Any, low: int, high: int) -> bool:
-    return bool(((array == np.floor(array)) & (low <= array) & (array <= high)).all())

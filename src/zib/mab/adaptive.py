@@ -81,13 +81,13 @@ class Learned(LearnedPrior):
     # sums over the rewards of an arm
     log_total: Floats = per_arm(is_sum=True)
     log_squares: Floats = per_arm(is_sum=True)
-    negative: Floats = per_arm(is_sum=True)  # how many were negative
+    negative: Floats = per_arm(is_sum=True, whole=True, least=0.0)  # how many were negative
     # the posterior of the magnitude (Gaussian) or of its logarithm
     place: Floats = per_arm()
-    width: Floats = per_arm()
-    freedom: Floats = per_arm()
+    width: Floats = per_arm(least=0.0)
+    freedom: Floats = per_arm(least=0.0)
     # from all arms together
-    family: Floats = scalar(least=0.0)
+    family: Floats = scalar(whole=True, least=0.0, most=2.0)
     pooled: Floats = scalar(least=0.0)  # variance pooled over arms, on the scale of the family
     pooled_cv: Floats = scalar(least=0.0)  # squared coefficient of variation
     borrowed: Floats = scalar(least=0.0)  # how many rewards the pooled variance counts for

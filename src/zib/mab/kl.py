@@ -16,7 +16,7 @@ import numpy as np
 from zib.core.kernel import jitable, register
 from zib.core.registry import INLINED, Registry
 from zib.core.spec import optional, real
-from zib.core.state import Floats, Part, arm_number, per_arm
+from zib.core.state import MANY, Floats, Part, arm_number, clamped, clamped_arm, per_arm
 from zib.mab.assumptions import complete_unseen, unseen_magnitude
 from zib.mab.families import (
     LOGNORMAL,
@@ -215,7 +215,7 @@ def _refresh_all(spec: Any, state: Any) -> None:
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     learn(spec, state, arm, reward)
-    last = int(state.own.last[0])
+    last = clamped_arm(state.own.last[0], state.pulls.size)
     state.own.last[0] = arm
     if arm == last:
         state.own.upper[arm] = np.inf
@@ -402,7 +402,7 @@ def _imed_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     least = math.log(state.pulls[top])
     _keep_cost(spec, state, arm, best, least)
     # one other arm in turn, so that kept targets follow the best mean
-    other = int(state.clock[0]) % state.pulls.size
+    other = clamped(state.clock[0], MANY) % state.pulls.size
     if not _is_excluded(state, other, best, least):
         _keep_cost(spec, state, other, best, least)
 

@@ -18,7 +18,7 @@ import numpy as np
 from zib.core import validate
 from zib.core.kernel import jitable, register
 from zib.core.spec import Spec, argument, derived, number_or, optional, real
-from zib.core.state import ArmState, Floats, Part, new_state, per_arm, table
+from zib.core.state import MOST_ROUNDS, ArmState, Floats, Part, new_state, per_arm, table
 from zib.core.validate import InvalidParameterError
 from zib.mab.kl import (
     LAZY,
@@ -210,10 +210,10 @@ class OutcomeSpec(Spec):
 class OutcomePart(Part):
     """What is kept about the outcomes, per arm and pooled over arms."""
 
-    counts: Floats = per_arm("outcomes", least=0.0)
+    counts: Floats = per_arm("outcomes", whole=True, least=0.0, most=MOST_ROUNDS)
     means: Floats = per_arm("outcomes", finite=False)  # −inf: never seen and not known
     spreads: Floats = per_arm("outcomes")  # centred sums of squares
-    scales: Floats = table("outcomes")  # standard deviations in force
+    scales: Floats = table("outcomes", least=0.0)  # standard deviations in force
     pooled_spread: Floats = table("outcomes")
     pooled_freedom: Floats = table("outcomes")
     seen: Floats = table("outcomes")  # how often, over all arms

@@ -41,8 +41,8 @@ STEPS_FROM_SCRATCH = 64
 class LearnedPrior(Part):
     """Priors learned across arms: Beta(alpha, beta) of paying, normal of the magnitude."""
 
-    alpha: Floats = scalar(start=1.0, least=0.0)
-    beta: Floats = scalar(start=1.0, least=0.0)
+    alpha: Floats = scalar(start=1.0, least=1e-290, most=1e290)
+    beta: Floats = scalar(start=1.0, least=1e-290, most=1e290)
     centre: Floats = scalar()
     variance: Floats = scalar(least=0.0)
     next_fit: Floats = scalar()  # the number of rewards after which it is learned again

@@ -11,7 +11,17 @@ from typing import Any
 
 from zib.core.kernel import jitable, register
 from zib.core.spec import Spec, number_or, positive, real
-from zib.core.state import ArmState, Floats, Part, new_state, per_arm, scalar, scratch, table
+from zib.core.state import (
+    ArmState,
+    Floats,
+    Part,
+    clamped,
+    new_state,
+    per_arm,
+    scalar,
+    scratch,
+    table,
+)
 from zib.mab.sampling import DRAWS, Draws, draw_beta, product_scores
 from zib.mab.stable import (
     GRID,
@@ -266,9 +276,10 @@ def _learn_centre(spec: Any, state: Any, arm: int, reward: float) -> None:
     own = state.own
     count = state.nonzero[arm]
     if is_kept(spec, count):
-        own.rewards[arm, int(count) - 1] = reward
-        place_points(spec, own, arm, int(count))
-        compute(spec, own, arm, int(count))
+        kept = clamped(count - 1.0, MEMORY) + 1
+        own.rewards[arm, kept - 1] = reward
+        place_points(spec, own, arm, kept)
+        compute(spec, own, arm, kept)
         if count == MEMORY:
             summarise(own, arm)
     else:

@@ -12,19 +12,24 @@ What a wrapper keeps stands in ``state.around``; the policy inside sees its own 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from zib.core import kernel
 from zib.core.kernel import is_additive, jitable, keeps_sums, lookup, register
 from zib.core.spec import Spec, combined, converted, derived, label_of, real, whole
 from zib.core.state import (
+    LARGEST_REWARD,
     ArmState,
     Floats,
     Part,
     arm_number,
+    clamped,
+    clamped_arm,
+    count,
     per_arm,
     position,
-    scalar,
     set_horizon,
     table,
 )
@@ -223,7 +228,8 @@ class Discounted(Forgetful):
 class SinceStep(Part):
     """What `Discounted` keeps."""
 
-    since: Floats = scalar(least=0.0)  # rewards since the last step of forgetting
+    counts_fade: ClassVar[bool] = True  # counts are weighted, so they are no whole numbers
+    since: Floats = count()  # rewards since the last step of forgetting
 
 
 def _discounted_init(spec: Discounted, n_arms: int) -> ArmState:
@@ -322,15 +328,30 @@ class Ring(Part):
     """
 
     head: Floats = position("reward")  # the next slot; behind the end: the first
-    held: Floats = scalar(least=0.0)  # slots that hold a reward
+    held: Floats = position("reward")  # slots that hold a reward
     arm: Floats = arm_number("length")  # per slot; −1: the arm was removed
-    reward: Floats = table("length")
-    later_count: Floats = table("length")  # told when the ring was turned over
+    reward: Floats = table("length", least=-LARGEST_REWARD, most=LARGEST_REWARD)
+    later_count: Floats = table("length", whole=True, least=0.0)  # told when it was turned over
     later_total: Floats = table("length")
-    later_spread: Floats = table("length")
-    new_count: Floats = per_arm(least=0.0)  # since the ring was turned over
+    later_spread: Floats = table("length", least=0.0)
+    new_count: Floats = per_arm(whole=True, least=0.0)  # since the ring was turned over
     new_total: Floats = per_arm()
     new_spread: Floats = per_arm(least=0.0)
+
+    def conflict(self, state: Any) -> str | None:
+        """Return how the rewards in the ring differ from what the statistics say of them."""
+        held = int(self.held[0])
+        if held < self.reward.size and self.head[0] != held:
+            return f"`head` must be {held}, behind the {held} slots in use; got {self.head[0]:g}"
+        if state.clock[0] != held:
+            return f"`held` must be the number of rewards learned; got {held}"
+        arms = self.arm[:held].astype(np.int64) + 1  # a removed arm is counted at 0
+        paid = arms[self.reward[:held] != 0.0]
+        for name, counted in (("pulls", arms), ("nonzero", paid)):
+            found = np.bincount(counted, minlength=state.pulls.size + 1)[1:]
+            if not np.array_equal(found, getattr(state, name)):
+                return f"`{name}` must count the rewards in the ring, {found.tolist()}"
+        return None
 
 
 def _windowed_init(spec: Windowed, n_arms: int) -> ArmState:
@@ -374,7 +395,7 @@ def _turn_over(ring: Any) -> None:
     """Tell every slot the sums of the later rewards of its arm."""
     _clear_new(ring)
     for slot in range(ring.reward.size - 1, -1, -1):
-        arm = int(ring.arm[slot])
+        arm = clamped_arm(ring.arm[slot], ring.new_count.size)
         if arm >= 0:
             ring.later_count[slot] = ring.new_count[arm]
             ring.later_total[slot] = ring.new_total[arm]
@@ -388,7 +409,7 @@ def _leave(state: Any, slot: int) -> int:
     """Forget the reward of a slot; return its arm, −1 if it was removed."""
     ring = state.around
     state.clock[0] -= 1.0
-    arm = int(ring.arm[slot])
+    arm = clamped_arm(ring.arm[slot], ring.new_count.size)
     if arm >= 0:
         state.pulls[arm] -= 1.0
         if ring.reward[slot] != 0.0:
@@ -407,7 +428,7 @@ def _leave(state: Any, slot: int) -> int:
 
 def _windowed_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     ring = state.around
-    slot = int(ring.head[0])
+    slot = clamped(ring.head[0], spec.length + 1)
     if slot == spec.length:
         slot = 0
     if ring.held[0] < spec.length:

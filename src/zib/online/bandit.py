@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import copy
+import functools
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zib.core import entry, kernel, validate
-from zib.core.state import add_states, rearranged
+from zib.core import entry, kernel, saved, validate
+from zib.core.exact import (
+    ExactSums,
+    add_reward,
+    add_sums,
+    set_moments,
+    sums_of,
+    was_learned,
+)
+from zib.core.invariants import problem_in
+from zib.core.state import add_states, copied, rearranged
 from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.mab.adaptive import ZIAdaptive
 from zib.mab.wrappers import Wrapper
 from zib.online.base import OnlinePolicy, Propensities, Seed
+from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
 from zib.stats.arm_means import ArmMeans, arm_means
-from zib.stats.arms import forget, observe
 
 __all__ = ["ArmMeans", "Bandit"]
 
@@ -45,7 +56,8 @@ class Bandit(OnlinePolicy):
     -----
     `select` never changes what was learned and `update` never draws, so rewards may come late, in
     any order and in batches. Untried arms come first, ties are broken at random. Bad input raises
-    one clear error and changes nothing. One object serves one thread; give each worker its own and
+    one clear error, and after any error everything is as it was before. One object serves one
+    thread: a second that comes while it is in use gets a RuntimeError. Give each worker its own and
     `merge` them.
 
     Examples
@@ -61,7 +73,8 @@ class Bandit(OnlinePolicy):
 
     _format = "zib.Bandit"
     _format_version = 2
-    _compiled = ("_pin", "_select", "_update")
+    _compiled = ("_pin", "_select", "_update", "_update_block")
+    _changing = ("_state", "_sums")
     _horizon_hint = ". Use zib.mab.Anytime(spec=...) when the horizon is unknown."
 
     def __init__(
@@ -89,19 +102,29 @@ class Bandit(OnlinePolicy):
             arms = range(validate.integer("n_arms", n_arms, low=1, high=MOST_ARMS))
         labels = validate.labels("arms", arms)
         super().__init__(spec, seed, inflated, getattr(spec, "horizon", None))
-        self._adopt(labels, kernel.init(spec, len(labels)))
+        self._adopt(labels, kernel.init(spec, len(labels)), self._no_sums(len(labels)))
 
-    def _adopt(self, arms: tuple[Hashable, ...], state: Any) -> None:
+    def _no_sums(self, n_arms: int) -> ExactSums:
+        """Return exact sums before any reward; of no arms where rewards cannot be revised."""
+        return ExactSums.new({"arms": n_arms if kernel.is_additive(self._spec) else 0})
+
+    def _adopt(self, arms: tuple[Hashable, ...], state: Any, sums: ExactSums) -> None:
         self._arms = arms
         self._position = {label: k for k, label in enumerate(arms)}
         self._state = state
-        self._learned = int(state.clock[0]) if hasattr(state, "clock") else 0
+        self._sums = sums
         self._prepare()
 
     def _prepare(self) -> None:
         self._select = entry.select.for_spec(self._spec)
         self._update = entry.update.for_spec(self._spec)
-        self._pin = entry.pin(self._spec, self._state, self._rng)
+        self._update_block = entry.update_block.for_spec(self._spec)
+        self._pin = entry.pin(self._spec, self._state, self._rng, self._sums)
+        if may_raise(self._spec):
+            careful = Careful(arrays_in((self._state, self._sums)))
+            self._select = undrawn(self._rng, self._select)
+            self._update = functools.partial(careful, self._update)
+            self._update_block = functools.partial(careful, self._update_block)
 
     # ------------------------------------------------------------------------------- what it is
 
@@ -127,8 +150,12 @@ class Bandit(OnlinePolicy):
 
     def select(self) -> Hashable:
         """Return the label of the arm to play now."""
-        arm: Hashable = self._arms[self._select(self._pin)]
-        return arm
+        if not self._enter(False):
+            raise InUseError
+        try:
+            return self._arms[self._select(self._pin)]  # type: ignore[no-any-return]
+        finally:
+            self._leave()
 
     def indices(self) -> dict[Hashable, float]:
         """Return the score of every arm; the next `select` takes the largest.
@@ -136,10 +163,11 @@ class Bandit(OnlinePolicy):
         For a Thompson sampling policy these are the draws the next `select` will make: the stream
         is copied, not advanced.
         """
-        out = np.zeros(self.n_arms)
-        preview = entry.pin(self._spec, self._state, self._same_stream())
-        entry.scores.for_spec(self._spec)(preview, out)
-        return dict(zip(self._arms, out.tolist(), strict=True))
+        with self._alone():
+            out = np.zeros(self.n_arms)
+            preview = entry.pin(self._spec, self._state, self._same_stream())
+            entry.scores.for_spec(self._spec)(preview, out)
+            return dict(zip(self._arms, out.tolist(), strict=True))
 
     def propensities(self, draws: int = 10_000) -> Propensities:
         """Return the probability of each arm at the next decision.
@@ -150,15 +178,17 @@ class Bandit(OnlinePolicy):
         """
         draws = validate.integer("draws", draws, low=1)
         known = kernel.lookup(self._spec).propensities
-        if known is not None:
-            shares = np.asarray(known(self._spec, self._state)).tolist()
-            return Propensities(dict(zip(self._arms, shares, strict=True)), exact=True, error=0.0)
-        if not kernel.draws_randomly(self._spec):
+        if known is None and not kernel.draws_randomly(self._spec):
             return Propensities.of_largest(self.indices())
-        counts = np.zeros(self.n_arms, dtype=np.int64)
-        pin = entry.pin(self._spec, self._state, self._own_stream())
-        entry.count_choices.for_spec(self._spec)(pin, draws, counts)
-        return Propensities.of_counts(self._arms, counts)
+        with self._alone():
+            if known is not None:
+                shares = np.asarray(known(self._spec, self._state)).tolist()
+                found = dict(zip(self._arms, shares, strict=True))
+                return Propensities(found, exact=True, error=0.0)
+            counts = np.zeros(self.n_arms, dtype=np.int64)
+            pin = entry.pin(self._spec, self._state, self._own_stream())
+            entry.count_choices.for_spec(self._spec)(pin, draws, counts)
+            return Propensities.of_counts(self._arms, counts)
 
     def means(self, level: float = 0.95, *, anytime: bool = False) -> dict[Hashable, ArmMeans]:
         """Return, per arm, estimates and intervals of p, mu and r = p·mu separately.
@@ -200,44 +230,81 @@ class Bandit(OnlinePolicy):
 
     def update(self, arm: Hashable, reward: float) -> None:
         """Learn the reward of one decision for `arm`, now or long after it was made."""
-        k = self._index(arm)
-        self._update(self._pin, k, self._reward(reward))
-        self._learned += 1
-        if self._learned > self._warn_after:
-            self._warn_of_horizon()
+        value = self._reward(reward)
+        if not self._enter(False):
+            raise InUseError
+        try:
+            k = self._index(arm)
+            if self._learned + 1 > self._warn_after:
+                self._warn_of_horizon()
+            self._update(self._pin, k, value)
+            self._learned += 1
+        finally:
+            self._leave()
 
     def update_many(self, arms: Iterable[Hashable], rewards: ArrayLike) -> None:
         """Learn a batch, in the given order; all of it or, after an error, nothing."""
-        known = validate.iterable("arms", arms)
-        positions = np.array([self._index(arm, "arms") for arm in known], dtype=np.int64)
-        values = self._rewards(rewards, positions.size)
-        entry.update_block.for_spec(self._spec)(self._pin, positions, values)
-        self._learned += positions.size
-        if self._learned > self._warn_after:
-            self._warn_of_horizon()
+        # first what may run code of the caller's that uses this bandit
+        labels = list(validate.iterable("arms", arms))
+        values = self._rewards(rewards, len(labels))
+        with self._alone():
+            positions = np.array([self._index(arm, "arms") for arm in labels], dtype=np.int64)
+            if self._learned + positions.size > self._warn_after:
+                self._warn_of_horizon()
+            self._update_block(self._pin, positions, values)
+            self._learned += positions.size
 
     def revise(self, arm: Hashable, old: float, new: float) -> None:
         """Replace a reward learned earlier: a zero that turned out to be a sale, a refund.
 
-        Exact for policies whose statistics are sums; the others raise.
+        For policies whose statistics are sums; the others raise. Afterwards everything is as if
+        `new` had been learned in the first place, but for rounding errors, even if `old` was far
+        larger than the other rewards. The relative error of their variance is about
+        (M/s)²·1e-29, where s is their standard deviation and M the largest reward the arm ever had.
+
+        Only sums are kept, so not every `old` that was never learned is recognised. One is refused
+        that is outside the range of the arm's rewards, or that leaves others that cannot be.
         """
         self._need_sums("revise")
-        k = self._index(arm)
         before, after = self._reward(old, "old"), self._reward(new, "new")
-        held = (
-            self._state.nonzero[k] if before != 0 else self._state.pulls[k] - self._state.nonzero[k]
-        )
+        with self._alone():
+            k = self._index(arm)
+            self._need_learned(arm, k, before, old)
+            state, sums = copied(self._state), copied(self._sums)
+            if before != 0.0:
+                add_reward(sums, k, before, -1.0)
+            if after != 0.0:
+                add_reward(sums, k, after, 1.0)
+            state.nonzero[k] += float(after != 0.0) - float(before != 0.0)
+            set_moments(state, sums, k)
+            kernel.weigh(self._spec, state, k, before, -1.0)
+            kernel.weigh(self._spec, state, k, after, 1.0)
+            pin = entry.pin(self._spec, state, self._rng)
+            entry.refresh.for_spec(self._spec)(pin, k)
+            problem = problem_in(state)
+            if problem is not None:
+                raise InvalidParameterError(
+                    f"`old` must be a reward learned for arm {validate.shown(arm)}; got {old!r}, "
+                    f"without which {problem}"
+                )
+            self._adopt(self._arms, state, sums)
+
+    def _need_learned(self, arm: Hashable, k: int, before: float, old: float) -> None:
+        """Raise unless a reward can have been learned for an arm."""
+        count = int(self._state.nonzero[k])
+        held = count if before != 0 else int(self._state.pulls[k]) - count
+        wanted = f"`old` must be a reward learned for arm {validate.shown(arm)}"
         if held < 1:
             kind = "non-zero" if before != 0 else "zero"
             raise InvalidParameterError(
-                f"`old` must be a reward learned for arm {validate.shown(arm)}, which has no "
-                f"{kind} reward; got {validate.shown(old)}"
+                f"{wanted}, which has no {kind} reward; got {validate.shown(old)}"
             )
-        forget(self._state, k, before)
-        kernel.weigh(self._spec, self._state, k, before, -1.0)
-        observe(self._state, k, after)
-        kernel.weigh(self._spec, self._state, k, after, 1.0)
-        entry.refresh.for_spec(self._spec)(self._pin, k)
+        if before != 0 and not was_learned(self._sums, k, count, before):
+            low, high = self._sums.low[k] + self._inflated, self._sums.high[k] + self._inflated
+            raise InvalidParameterError(
+                f"{wanted}, whose {count} non-zero rewards are in [{low:g}, {high:g}] and have the "
+                f"mean {self._state.total[k] / count + self._inflated:g}; got {old!r}"
+            )
 
     def merge(self, other: Bandit, *, since: Bandit | None = None) -> None:
         """Add what another worker learned, as if one bandit had seen all rewards.
@@ -259,52 +326,72 @@ class Bandit(OnlinePolicy):
                     f"`{name}` must have the same policy and inflated value; "
                     f"got {validate.shown(bandit._spec)}, inflated={bandit._inflated!r}"
                 )
-        gone = () if since is None else since._arms  # known before: this side removed them since
-        known = {*self._position, *gone}
-        labels = self._arms + tuple(a for a in other._arms if a not in known)
-        total = self._state_of(labels)
-        add_states(total, other._state_of(labels))
-        if since is not None:
-            # an arm that was removed over there is not counted twice
-            base = since._state_of(a if a in other._position else _NOBODY for a in labels)
-            if (base.pulls > total.pulls).any() or (base.nonzero > total.nonzero).any():
-                raise InvalidParameterError(
-                    "`since` must be the state both bandits started from; it holds more rewards"
+        # copies, so that each bandit is held only while it is read, and may be this one as well
+        other = copy.copy(other)
+        since = None if since is None else copy.copy(since)
+        with self._alone():
+            gone = () if since is None else since._arms  # known before: this side removed them
+            known = {*self._position, *gone}
+            labels = self._arms + tuple(a for a in other._arms if a not in known)
+            total, sums = self._part_of(labels)
+            more, more_sums = other._part_of(labels)
+            add_states(total, more)
+            add_sums(sums, more_sums)
+            learned = self._learned + other._learned
+            if since is not None:
+                # an arm that was removed over there is not counted twice
+                base, base_sums = since._part_of(
+                    [a if a in other._position else _NOBODY for a in labels]
                 )
-            add_states(total, base, sign=-1.0)
-        self._adopt(labels, total)
-        self._refresh()
+                if (base.pulls > total.pulls).any() or (base.nonzero > total.nonzero).any():
+                    raise InvalidParameterError(
+                        "`since` must be the state both bandits started from; it holds more rewards"
+                    )
+                add_states(total, base, sign=-1.0)
+                add_sums(sums, base_sums, sign=-1.0)
+                for k in np.flatnonzero(base.nonzero > 0):
+                    set_moments(total, sums, int(k))
+                learned -= since._learned
+            self._take(labels, total, sums)
+            self._learned = max(learned, 0)
 
     # ------------------------------------------------------------------------------------ arms
 
     def add_arm(self, arm: Hashable) -> None:
         """Add an untried arm; it will be played next."""
-        if validate.label("arm", arm) in self._position:
-            raise InvalidParameterError(
-                f"`arm` must be new; {validate.shown(arm)} is there already"
-            )
-        self._keep((*self._arms, arm))
+        with self._alone():
+            if validate.label("arm", arm) in self._position:
+                raise InvalidParameterError(
+                    f"`arm` must be new; {validate.shown(arm)} is there already"
+                )
+            labels = (*self._arms, arm)
+            self._take(labels, *self._part_of(labels))
 
     def remove_arm(self, arm: Hashable) -> None:
         """Forget an arm and what was learned about it."""
-        self._index(arm)
-        if self.n_arms == 1:
-            raise InvalidParameterError(
-                f"`arm` must leave at least one other; {validate.shown(arm)} is the last"
-            )
-        self._keep(tuple(a for a in self._arms if a != arm))
+        with self._alone():
+            self._index(arm)
+            if self.n_arms == 1:
+                raise InvalidParameterError(
+                    f"`arm` must leave at least one other; {validate.shown(arm)} is the last"
+                )
+            labels = tuple(a for a in self._arms if a != arm)
+            self._take(labels, *self._part_of(labels))
 
-    def _keep(self, labels: tuple[Hashable, ...]) -> None:
-        self._adopt(labels, self._state_of(labels))
-        self._refresh()
+    def _take(self, labels: tuple[Hashable, ...], state: Any, sums: ExactSums) -> None:
+        """Go on with other arms, after what is derived from all of them was computed anew."""
+        pin = entry.pin(self._spec, state, self._rng)
+        entry.refresh_all.for_spec(self._spec)(pin)
+        self._adopt(labels, state, sums)
 
-    def _state_of(self, labels: Iterable[Hashable]) -> Any:
-        """Return a copy of the state with these arms; unknown ones are untried."""
+    def _part_of(self, labels: Sequence[Hashable]) -> tuple[Any, ExactSums]:
+        """Return copies of state and sums with these arms; unknown ones are untried."""
         sources = [self._position.get(label, -1) for label in labels]
-        return rearranged(self._state, kernel.init(self._spec, len(sources)), sources)
-
-    def _refresh(self) -> None:
-        entry.refresh_all.for_spec(self._spec)(self._pin)
+        state = rearranged(self._state, kernel.init(self._spec, len(sources)), sources)
+        sums = self._no_sums(len(sources))
+        if sums.total.size:
+            sums = rearranged(self._sums, sums, sources)
+        return state, sums
 
     def _need_sums(self, what: str) -> None:
         if not kernel.is_additive(self._spec):
@@ -316,8 +403,20 @@ class Bandit(OnlinePolicy):
     # ------------------------------------------------------------------------------ keeping it
 
     def _content(self) -> dict[str, Any]:
-        return {}
+        return {"sums": saved.state_to_data(self._sums)} if self._sums.total.size else {}
 
     @classmethod
     def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
         return cls(spec, arms=arms, seed=seed, inflated=content["inflated"])
+
+    def _restore(self, content: dict[str, Any]) -> None:
+        if self._sums.total.size == 0:
+            return
+        if "sums" not in content:  # written before there were any
+            self._sums = sums_of(self._state)
+            return
+        sums = saved.state_from_data(content["sums"], self._sums, "sums")
+        problem = problem_in(sums) or sums.differs_from(self._state)
+        if problem is not None:
+            raise saved.SavedStateError(f"the saved entry 'sums' cannot be: {problem}")
+        self._sums = sums

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import copy
 import os
+import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zib.core import saved, validate
+from zib.core.invariants import problem_in
 from zib.core.rng import generator_from_data, generator_to_data
 from zib.core.saved import SavedStateError
-from zib.core.state import problem_in
+from zib.core.state import LARGEST_REWARD, SMALLEST_REWARD, room_for
 from zib.core.validate import InvalidParameterError
+from zib.online.guard import InUseError
 
-LARGEST_REWARD = 1e100  # sums of squares stay finite for any number of rounds
 _PLAIN_NUMBERS = frozenset({float, bool, np.float64, np.bool_})
 
 Seed = int | np.random.Generator | None
@@ -57,6 +60,7 @@ class OnlinePolicy:
     _format_version: ClassVar[int]
     _horizon_hint: ClassVar[str] = ""
     _compiled: ClassVar[tuple[str, ...]]  # attributes that hold addresses, made anew by a copy
+    _changing: ClassVar[tuple[str, ...]] = ("_state",)  # attributes that kernels write to
 
     _arms: Any  # labels, or None where actions are known by their row
     _position: dict[Hashable, int]
@@ -65,7 +69,7 @@ class OnlinePolicy:
 
     def __init__(self, spec: Any, seed: Seed, inflated: float, horizon: float | None) -> None:
         self._spec = spec
-        self._inflated = validate.real("inflated", inflated)
+        self._inflated = validate.real("inflated", inflated, -LARGEST_REWARD, LARGEST_REWARD)
         low, high = getattr(spec, "reward_range", (-np.inf, np.inf))
         self._low = max(low, -LARGEST_REWARD)
         self._high = min(high, LARGEST_REWARD)
@@ -75,10 +79,31 @@ class OnlinePolicy:
         self._rng = validate.generator("seed", seed)
         self._warn_after = float("inf") if horizon is None else float(horizon)
         self._learned = 0
+        self._lock()
 
     @abstractmethod
     def _prepare(self) -> None:
         """Unpack everything for compiled code."""
+
+    # ------------------------------------------------------------------------ one at a time
+
+    def _lock(self) -> None:
+        """Make the lock that is held while anything is read or changed.
+
+        Compiled code runs without the interpreter's lock, so two threads could do so at once.
+        """
+        lock = threading.Lock()
+        self._enter, self._leave = lock.acquire, lock.release
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock, or raise if it is held: nobody waits, and nobody waits for ever."""
+        if not self._enter(False):
+            raise InUseError
+        try:
+            yield
+        finally:
+            self._leave()
 
     # ------------------------------------------------------------------------------- what it is
 
@@ -100,7 +125,8 @@ class OnlinePolicy:
     @property
     def state(self) -> Any:
         """A copy of what was learned."""
-        return copy.deepcopy(self._state)
+        with self._alone():
+            return copy.deepcopy(self._state)
 
     # ---------------------------------------------------------------------------------- rewards
 
@@ -117,7 +143,12 @@ class OnlinePolicy:
                 f"{validate.shown(reward)}"
             )
         if self._low <= value <= self._high:
-            return value
+            if value >= SMALLEST_REWARD or value <= -SMALLEST_REWARD or value == 0.0:
+                return value
+            raise InvalidParameterError(
+                f"`{name}` must be {self._inflated:g} or differ from it by at least "
+                f"{SMALLEST_REWARD:g}; got {validate.shown(reward)}"
+            )
         low, high = self._low + self._inflated, self._high + self._inflated
         raise InvalidParameterError(
             f"`{name}` must be a finite number in [{low:g}, {high:g}]; got {validate.shown(reward)}"
@@ -133,6 +164,7 @@ class OnlinePolicy:
         values = given - self._inflated
         if self._values is None:
             allowed = (self._low <= values) & (values <= self._high)
+            allowed &= (np.abs(values) >= SMALLEST_REWARD) | (values == 0.0)
         else:
             allowed = self._listed(values)
         if not allowed.all():
@@ -150,13 +182,14 @@ class OnlinePolicy:
         return close
 
     def _warn_of_horizon(self) -> None:
+        """Warn once; before anything is learned, since a warning may be turned into an error."""
+        horizon, self._warn_after = self._warn_after, float("inf")
         warnings.warn(
-            f"the policy was made for a horizon of {self._warn_after:g} rewards and has learned "
+            f"the policy was made for a horizon of {horizon:g} rewards and has learned "
             f"from more; it goes on{self._horizon_hint}",
             UserWarning,
             stacklevel=3,
         )
-        self._warn_after = float("inf")
 
     # ------------------------------------------------------------------------- labels and chance
 
@@ -183,10 +216,14 @@ class OnlinePolicy:
     # ------------------------------------------------------------------------ copying and keeping
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in self._compiled}
+        left_out = (*self._compiled, "_enter", "_leave")
+        content = {name: value for name, value in vars(self).items() if name not in left_out}
+        with self._alone():  # copied now, not when somebody else has changed it
+            return content | {name: copy.deepcopy(content[name]) for name in self._changing}
 
     def __setstate__(self, content: dict[str, Any]) -> None:
         vars(self).update(content)
+        self._lock()
         self._prepare()
 
     def __copy__(self) -> Self:
@@ -204,20 +241,21 @@ class OnlinePolicy:
 
     def dumps(self) -> str:
         """Return everything as JSON text (no pickle: reading it can run no code)."""
-        labels = self._arms
-        return saved.dumps(
-            {
-                "format": self._format,
-                "format_version": self._format_version,
-                "policy": saved.spec_to_data(self._spec),
-                "arms": None if labels is None else [saved.label_to_data(a) for a in labels],
-                "inflated": self._inflated,
-                "learned": self._learned,
-                **self._content(),
-                "state": saved.state_to_data(self._state),
-                "rng": generator_to_data(self._rng),
-            }
-        )
+        with self._alone():
+            labels = self._arms
+            return saved.dumps(
+                {
+                    "format": self._format,
+                    "format_version": self._format_version,
+                    "policy": saved.spec_to_data(self._spec),
+                    "arms": None if labels is None else [saved.label_to_data(a) for a in labels],
+                    "inflated": self._inflated,
+                    "learned": self._learned,
+                    **self._content(),
+                    "state": saved.state_to_data(self._state),
+                    "rng": generator_to_data(self._rng),
+                }
+            )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `dumps` to a file, whole or not at all."""
@@ -229,23 +267,25 @@ class OnlinePolicy:
         if not isinstance(text, str):
             raise validate.InvalidTypeError(f"`text` must be a string; got {validate.shown(text)}")
         content = saved.loads(text, cls._format, cls._format_version, source)
-        try:
+        with saved.entries_of(source), room_for(len(text)):
             labels = content["arms"]
             bandit = cls._rebuilt(
                 saved.spec_from_data(content["policy"]),
-                None if labels is None else [saved.label_from_data(label) for label in labels],
+                None if labels is None else saved.labels_from_data(labels),
                 generator_from_data(content["rng"]) if seed is None else seed,
                 content,
             )
+            bandit._learned = validate.integer("learned", content["learned"], low=0)
             bandit._state = saved.state_from_data(content["state"], bandit._state)
-            bandit._learned = int(content["learned"])
-        except (KeyError, TypeError) as error:
-            raise SavedStateError(f"{source} lacks or garbles an entry: {error}") from error
-        problem = problem_in(bandit._state)
-        if problem is not None:
-            raise SavedStateError(f"{source} holds a state that cannot be: {problem}")
-        bandit._prepare()
+            problem = problem_in(bandit._state)
+            if problem is not None:
+                raise SavedStateError(f"{source} holds a state that cannot be: {problem}")
+            bandit._restore(content)
+            bandit._prepare()
         return bandit
+
+    def _restore(self, content: dict[str, Any]) -> None:
+        """Take over what else a file holds; the state is there already."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, seed: Seed = None) -> Self:
@@ -255,4 +295,8 @@ class OnlinePolicy:
         two loads then explore alike. Give each further copy a `seed` of its own.
         """
         file = validate.path("path", path)
-        return cls.loads(file.read_text(), seed=seed, source=str(file))
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise SavedStateError(f"{file} is not a saved {cls._format}: {error}") from None
+        return cls.loads(text, seed=seed, source=str(file))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Hashable, Iterable
 from typing import Any, Self
 
@@ -14,12 +16,15 @@ from zib.contextual.joint import JointUCB
 from zib.contextual.links import StandardLink, resolve_link
 from zib.core import kernel, validate
 from zib.core.entry import Entry
+from zib.core.state import claim
 from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.online.base import OnlinePolicy, Propensities, Seed
 from zib.online.features import Matrix, is_ready, matrix
+from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
 from zib.stats.predictions import Curve, Prediction, capped, predictions
 
 _FIRST_CAPACITY = 32
+_MANY_FEATURES = 100_000  # a file may say so many that its state does not show
 _IDENTITY = StandardLink(name="identity")
 
 __all__ = ["ContextualBandit", "Prediction"]
@@ -54,7 +59,9 @@ class ContextualBandit(OnlinePolicy):
 
     `select` never changes what was learned and `update` never draws, so rewards may come late, in
     any order and in batches; give each with the features that were decided on. Bad input raises one
-    clear error and changes nothing. One object serves one thread.
+    clear error, and after any error everything is as it was before (models of your own, in a
+    `Template`, see to that themselves). One object serves one thread: a second that comes while it
+    is in use gets a RuntimeError.
 
     Examples
     --------
@@ -74,7 +81,7 @@ class ContextualBandit(OnlinePolicy):
 
     _format = "zib.ContextualBandit"
     _format_version = 2
-    _compiled = ("_pin", "_space", "_select_one", "_select_pair", "_learn")
+    _compiled = ("_pin", "_space", "_select_one", "_select_pair", "_select_arms", "_learn")
 
     def __init__(
         self,
@@ -120,7 +127,13 @@ class ContextualBandit(OnlinePolicy):
         self._pin = entry.pin(self._spec, self._state, self._rng, self._space)
         self._select_one = entry.select_one.for_spec(self._spec)
         self._select_pair = entry.select.for_spec(self._spec)
+        self._select_arms = entry.select_arms.for_spec(self._spec)
         self._learn = entry.update.for_spec(self._spec)
+        if may_raise(self._spec):
+            for name in ("_select_one", "_select_pair", "_select_arms"):
+                setattr(self, name, undrawn(self._rng, getattr(self, name)))
+            careful = Careful(arrays_in(self._state), repeatable=not self._has_objects)
+            self._learn = functools.partial(_carefully, careful, self._learn)
         # What the quick checks compare with: the width of a matrix that serves both parts, and
         # the numbers of rows that need no second look.
         self._width = self._d if self._d == self._q else -1
@@ -129,6 +142,11 @@ class ContextualBandit(OnlinePolicy):
             self._fewest = self._most = len(self._arms)
         else:
             self._fewest, self._most = 1, min(room, self._known_arms or room)
+
+    @property
+    def _has_objects(self) -> bool:
+        """Whether the state holds models that are Python objects."""
+        return kernel.is_interpreted(self._spec)
 
     # ------------------------------------------------------------------------------- what it is
 
@@ -168,23 +186,29 @@ class ContextualBandit(OnlinePolicy):
             Labels of the rows, where the actions differ from round to round. If the bandit was made
             with labels they must be among those.
         """
+        labels = None if arms is None else tuple(arms)
         if is_ready(features, self._width):
             z = w = features
         else:
             z, w = self._matrices(features)
-        if arms is None and self._fewest <= len(z) <= self._most:
-            if z is w:
-                row: int = self._select_one(self._pin, z)
-            else:
-                row = self._select_pair(self._pin, z, w)
+        if not self._enter(False):
+            raise InUseError
+        try:
+            if labels is None and self._fewest <= len(z) <= self._most:
+                if z is w:
+                    row: int = self._select_one(self._pin, z)
+                else:
+                    row = self._select_pair(self._pin, z, w)
+                if row < 0:
+                    self._refuse_features(z, w)
+                return row if self._arms is None else self._arms[row]
+            named, ids = self._actions(len(z), labels)
+            row = self._select_arms(self._pin, ids, z, w)
             if row < 0:
                 self._refuse_features(z, w)
-            return row if self._arms is None else self._arms[row]
-        labels, ids = self._actions(len(z), arms)
-        row = entry.select_arms.for_spec(self._spec)(self._pin, ids, z, w)
-        if row < 0:
-            self._refuse_features(z, w)
-        return labels[row]
+            return named[row]
+        finally:
+            self._leave()
 
     def indices(
         self, features: Any, arms: Iterable[Hashable] | None = None
@@ -194,11 +218,13 @@ class ContextualBandit(OnlinePolicy):
         For a Thompson sampling policy these are the draws the next `select` will make: the stream
         is copied, not advanced.
         """
-        labels, ids = self._load(features, arms)
-        out = np.zeros(len(labels))
-        preview = entry.pin(self._spec, self._state, self._same_stream(), self._space)
-        entry.scores.for_spec(self._spec)(preview, ids, out)
-        return dict(zip(labels, out.tolist(), strict=True))
+        z, w, named = self._given(features, arms)
+        with self._alone():
+            labels, ids = self._load(z, w, named)
+            out = np.zeros(len(labels))
+            preview = entry.pin(self._spec, self._state, self._same_stream(), self._space)
+            entry.scores.for_spec(self._spec)(preview, ids, out)
+            return dict(zip(labels, out.tolist(), strict=True))
 
     def propensities(
         self, features: Any, draws: int = 10_000, *, arms: Iterable[Hashable] | None = None
@@ -212,11 +238,13 @@ class ContextualBandit(OnlinePolicy):
         draws = validate.integer("draws", draws, low=1)
         if not policy.draws_randomly(self._spec):
             return Propensities.of_largest(self.indices(features, arms))
-        labels, ids = self._load(features, arms)
-        pin = entry.pin(self._spec, self._state, self._own_stream(), self._space)
-        counts = np.zeros(len(labels), dtype=np.int64)
-        entry.count_choices.for_spec(self._spec)(pin, ids, draws, counts)
-        return Propensities.of_counts(labels, counts)
+        z, w, named = self._given(features, arms)
+        with self._alone():
+            labels, ids = self._load(z, w, named)
+            pin = entry.pin(self._spec, self._state, self._own_stream(), self._space)
+            counts = np.zeros(len(labels), dtype=np.int64)
+            entry.count_choices.for_spec(self._spec)(pin, ids, draws, counts)
+            return Propensities.of_counts(labels, counts)
 
     def predict(
         self, features: Any, level: float = 0.95, *, arms: Iterable[Hashable] | None = None
@@ -234,9 +262,11 @@ class ContextualBandit(OnlinePolicy):
         With few rewards they show the penalty of the fit (its prior) rather than the data.
         """
         level = validate.real("level", level, low=0, high=1, closed="neither")
-        labels, ids = self._load(features, arms)
-        out = np.zeros((5, len(labels)))
-        entry.moments.for_spec(self._spec)(self._pin, ids, out)
+        z, w, named = self._given(features, arms)
+        with self._alone():
+            labels, ids = self._load(z, w, named)
+            out = np.zeros((5, len(labels)))
+            entry.moments.for_spec(self._spec)(self._pin, ids, out)
         return predictions(labels, out, self._probability, self._magnitude(), level, self._inflated)
 
     def _probability(self, predictors: Matrix) -> Matrix:
@@ -281,11 +311,17 @@ class ContextualBandit(OnlinePolicy):
             z, w, alone = self._decided(features)
         row, k = self._place(arm, len(z), arms, alone)
         value = self._reward(reward)
-        if not self._learn(self._pin, k, z, w, row, value):
-            self._refuse_features(z, w, row)
-        self._learned += 1
-        if self._learned > self._warn_after:
-            self._warn_of_horizon()
+        if not self._enter(False):
+            raise InUseError
+        try:
+            if self._learned + 1 > self._warn_after:
+                self._refuse_features(z, w, row)
+                self._warn_of_horizon()
+            if not self._learn(self._pin, k, z, w, row, value):
+                self._refuse_features(z, w, row)
+            self._learned += 1
+        finally:
+            self._leave()
 
     def update_many(self, arms: Iterable[Hashable], rewards: ArrayLike, features: Any) -> None:
         """Learn a batch, in the given order; all of it or, after an error, nothing.
@@ -311,11 +347,19 @@ class ContextualBandit(OnlinePolicy):
                 f"`features` must have one row per reward, {len(ids)}; got {len(z)}"
             )
         self._refuse_features(z, w)
-        for row, (k, value) in enumerate(zip(ids, values.tolist(), strict=True)):
-            self._learn(self._pin, k, z, w, row, value)
-        self._learned += len(ids)
-        if self._learned > self._warn_after:
-            self._warn_of_horizon()
+        with self._alone():
+            if self._learned + len(ids) > self._warn_after:
+                self._warn_of_horizon()
+            before = copy.deepcopy(self._state) if may_raise(self._spec) else None
+            try:
+                for row, (k, value) in enumerate(zip(ids, values.tolist(), strict=True)):
+                    self._learn(self._pin, k, z, w, row, value)
+            except BaseException:
+                if before is not None:
+                    self._state = before
+                    self._prepare()
+                raise
+            self._learned += len(ids)
 
     # ------------------------------------------------------------------------------ keeping it
 
@@ -325,6 +369,9 @@ class ContextualBandit(OnlinePolicy):
     @classmethod
     def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
         d, q = content["n_features"]
+        for width in (d, q):
+            if validate.integer("n_features", width, low=1) > _MANY_FEATURES:
+                claim(width)
         return cls(spec, n_features=(d, q), arms=arms, seed=seed, inflated=content["inflated"])
 
     # ------------------------------------------------------------------------ checking features
@@ -377,11 +424,16 @@ class ContextualBandit(OnlinePolicy):
 
     # ---------------------------------------------------------------------------- naming actions
 
-    def _load(
+    def _given(
         self, features: Any, arms: Iterable[Hashable] | None
+    ) -> tuple[Matrix, Matrix, tuple[Hashable, ...] | None]:
+        """Return what the caller gives, before the lock is taken: it may be the caller's code."""
+        return *self._matrices(features), None if arms is None else tuple(arms)
+
+    def _load(
+        self, z: Matrix, w: Matrix, arms: tuple[Hashable, ...] | None
     ) -> tuple[tuple[Hashable, ...], NDArray[np.int64]]:
         """Put features where compiled code looks for them; return labels and arm numbers."""
-        z, w = self._matrices(features)
         labels, ids = self._actions(len(z), arms)
         if not entry.load.for_spec(self._spec)(self._pin, z, w):
             self._refuse_features(z, w)
@@ -468,6 +520,13 @@ class ContextualBandit(OnlinePolicy):
                 f"`arm` must be a row of `features`, a whole number in [0, {n - 1}]; got "
                 f"{validate.shown(arm)}"
             ) from None
+
+
+def _carefully(
+    careful: Careful, learn: Any, pin: Any, k: int, z: Matrix, w: Matrix, row: int, reward: float
+) -> Any:
+    """Learn one row; a copy of it, since it may have to be learned again."""
+    return careful(learn, pin, k, z[row : row + 1].copy(), w[row : row + 1].copy(), 0, reward)
 
 
 # ------------------------------------------------------------------------------------------ links

@@ -142,7 +142,7 @@ def advance(pin, table, kinds, used, filled, gaps, clock, sums, rounds, curves, 
         pin.spec,
         pin.state,
         pin.rng,
-        pin.out,
+        pin.out.scores,
         table,
         kinds,
         used,
@@ -254,7 +254,7 @@ def _play_rounds(spec, state, rng, out, reward, gap, first, last, sums, pulls): 
 def advance_rounds(pin, reward, gap, first, last, sums, pulls):  # type: ignore[no-untyped-def]
     """Play rounds first, …, last − 1 of a block."""
     _play_rounds(  # type: ignore[no-untyped-call]
-        pin.spec, pin.state, pin.rng, pin.out, reward, gap, first, last, sums, pulls
+        pin.spec, pin.state, pin.rng, pin.out.scores, reward, gap, first, last, sums, pulls
     )
 
 

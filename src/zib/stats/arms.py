@@ -1,7 +1,7 @@
-"""Sufficient statistics of the arms: how one reward is added, and taken out again.
+"""Sufficient statistics of the arms, and how one reward is added.
 
 What is kept is `zib.core.state.ArmState`: pulls, non-zero rewards, their sum and their centred sum
-of squares.
+of squares. How a reward is taken out again is in `zib.core.exact`.
 """
 
 from __future__ import annotations
@@ -28,25 +28,6 @@ def observe(state: Any, arm: int, reward: float) -> None:
             )
         state.nonzero[arm] = count + 1.0
         state.total[arm] = total
-
-
-@jitable
-def forget(state: Any, arm: int, reward: float) -> None:
-    """Take one reward that was added before out of the statistics again."""
-    state.clock[0] -= 1.0
-    state.pulls[arm] -= 1.0
-    if reward != 0.0:
-        count = state.nonzero[arm]
-        total = state.total[arm] - reward
-        if count > 1.0:
-            change = (reward - state.total[arm] / count) * (reward - total / (count - 1.0))
-            state.spread[arm] = max(state.spread[arm] - change, 0.0)
-            state.total[arm] = total
-        else:
-            state.total[arm] = 0.0
-        if count <= 2.0:
-            state.spread[arm] = 0.0
-        state.nonzero[arm] = count - 1.0
 
 
 @jitable

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from zib.core.registry import borrowing
-from zib.core.state import Floats, Part, scalar, scratch, table
+from zib.core.state import Floats, Part, claim, count, scalar, scratch, table
 
 SMALLEST_PIVOT = 1e-15
 REBUILD_EVERY = 64  # updates, and at least four times the dimension
@@ -28,13 +28,14 @@ class Gram(Part):
     matrix: Floats = table("dim", "dim")
     inverse: Floats = table("dim", "dim")
     factor: Floats = table("dim", "dim")
-    since_rebuild: Floats = scalar(least=0.0)  # updates since inverse and factor were made anew
-    keeps_factor: Floats = scalar(least=0.0)  # 1 where updates change the factor as well
+    since_rebuild: Floats = count()  # updates since inverse and factor were made anew
+    keeps_factor: Floats = scalar(whole=True, least=0.0, most=1.0)  # 1: updates change the factor
     work: Floats = scratch(2, "dim")
 
 
 def new_gram(dim: int, ridge: float, *, keeps_factor: bool) -> Gram:
     """Return A = ridge·I; dimension 0 makes a matrix nobody uses."""
+    claim(3, dim, dim)
     eye = np.eye(dim)
     return Gram.new(
         {"dim": dim},

@@ -16,7 +16,8 @@ import numpy as np
 
 from zib.core import kernel
 from zib.core.entry import interpreted
-from zib.core.state import arrays, copied, problem_in
+from zib.core.invariants import problem_in
+from zib.core.state import arrays, copied
 from zib.env import GaussianMAB, OutcomesMAB
 from zib.online import Bandit
 from zib.sim.loop import give_true_sizes, play
