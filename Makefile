@@ -14,6 +14,7 @@ PYTHON ?=
 SCALE ?= quick
 OUT ?= results
 TEST_ARGS ?= -n 2
+FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 # the newest that works
@@ -24,7 +25,7 @@ BENCH_VENV := .venv-bench
 PIP_INSTALL := -m pip --disable-pip-version-check -q install --no-compile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help reproduce test test-all lint format bench docs clean
+.PHONY: help reproduce test test-all fuzz lint format bench docs clean
 
 help:  ## say what the targets do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -37,6 +38,13 @@ test: $(VENV)/.installed-test  ## run the tests, less the slow ones (TEST_ARGS="
 
 test-all: test  ## run the tests, then the slow ones
 	$(VENV)/bin/python -m pytest -m slow $(TEST_ARGS)
+
+fuzz: $(VENV)/.installed-test  ## fuzz with fresh seeds (FUZZ_SECONDS=60 a test, ZIB_FUZZ_SEED=1 to repeat)
+	@seed=$${ZIB_FUZZ_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	echo "ZIB_FUZZ_SEED=$$seed"; \
+	ZIB_FUZZ_SEED=$$seed ZIB_FUZZ_SECONDS=$(FUZZ_SECONDS) \
+	  $(VENV)/bin/python -m pytest -m "slow or not slow" tests/fuzz $(TEST_ARGS) \
+	  || { echo "to repeat: make fuzz ZIB_FUZZ_SEED=$$seed" >&2; exit 1; }
 
 lint: $(VENV)/.installed-dev  ## check style, types and the direction of imports
 	$(VENV)/bin/python -m ruff check .

@@ -49,7 +49,8 @@ def check(seconds: float, least: int, tmp_path: Path) -> None:
     answers = fuzzed(seed, seeds.seconds(seconds), tmp_path)
     wrong = "\n".join(f"{c}({p}={v}): {what}" for c, p, v, what in answers["found"][:20])
     assert not answers["found"], f"ZIB_FUZZ_SEED={seed}, {len(answers['found'])} answers:\n{wrong}"
-    assert answers["done"] >= least
+    if "ZIB_FUZZ_SECONDS" not in os.environ:
+        assert answers["done"] >= least
 
 
 def test_bad_arguments_are_refused_in_the_promised_form(tmp_path: Path) -> None:
