@@ -264,6 +264,7 @@ def answer(call: Call, parameter: str, value: Value) -> Finding | None:
         if call.watched is not None and not call.watched():
             return wrong(f"changed something, then {message[:120]}")
         is_named = any(f"`{name}`" in message or f"`{name}[" in message for name in named)
+        is_named |= "column `" in message  # of a log
         if not is_named and (value.always or not isinstance(error, SavedStateError)):
             return wrong(f"not named: {message[:160]}")
         if len(message) > LONGEST_MESSAGE:
@@ -290,6 +291,43 @@ def cases(calls: list[Call]) -> list[tuple[Call, str, Value]]:
     ]
 
 
+# What no array of numbers may hold.
+_WRONG_ENTRIES = (
+    "'a'",
+    "'1'",
+    "1j",
+    "None",
+    "10**400",
+    "object()",
+    "float('nan')",
+    "b'1'",
+)
+
+
+def spoilt(call: Call, parameter: str, rng: np.random.Generator) -> Value | None:
+    """Return a random bad value: one wrong entry somewhere, an odd number, a number as text."""
+    kind, valid = kind_of(call, parameter), call.arguments[parameter]
+    if kind == "array" and call.name != "ContextualBandit.update":  # which looks at one row only
+        table = np.array(valid, dtype=object)
+        at = tuple(int(rng.integers(n)) for n in table.shape)
+        text = str(rng.choice(_WRONG_ENTRIES))
+        table[at] = _v(text).make()
+        listed = table.tolist()
+        return Value(f"{text} at {at} of {valid!r}", lambda: listed)
+    if kind == "number":
+        exponent = int(rng.integers(310, 4000))
+        number = float(rng.normal() * 10.0 ** rng.uniform(-12, 12))
+        size = int(rng.integers(1, 5))
+        return [
+            _v(f"{int(rng.choice([-1, 1]))} * 10**{exponent}"),
+            _v(f"'{number!r}'"),
+            _v(f"np.ma.array({[number] * size}, mask={[True] + [False] * (size - 1)})"),
+            _v(repr(number), always=False),
+            _v(repr(int(number) if abs(number) < 1e3 else number), always=False),
+        ][int(rng.integers(5))]
+    return None
+
+
 def fuzz(seed: int, seconds: float) -> tuple[int, list[Finding]]:
     """Try cases in an order that follows from the seed until the time is over; return findings."""
     calls = all_calls()
@@ -304,13 +342,17 @@ def fuzz(seed: int, seconds: float) -> tuple[int, list[Finding]]:
     todo = cases(calls)
     end = time.monotonic() + seconds
     found, done = [], 0
-    for i in np.random.default_rng(seed).permutation(len(todo)):
+    rng = np.random.default_rng(seed)
+    for i in rng.permutation(len(todo)):
         if time.monotonic() > end:
             break
-        done += 1
-        finding = answer(*todo[i])
-        if finding is not None:
-            found.append(finding)
+        call, parameter, _ = todo[i]
+        random = spoilt(call, parameter, rng)
+        for value in (todo[i][2],) if random is None else (todo[i][2], random):
+            done += 1
+            finding = answer(call, parameter, value)
+            if finding is not None:
+                found.append(finding)
     return done, found
 
 

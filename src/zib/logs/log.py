@@ -91,7 +91,8 @@ def _column(name: str, values: Any) -> NDArray[Any]:
         array = np.asarray(values)
     except ValueError:
         array = np.array(None)
-    if array.ndim != 1 or array.dtype.kind in "cV":
+    text = name in ("reward", "propensity") and array.dtype.kind in "US"
+    if array.ndim != 1 or array.dtype.kind in "cV" or text:
         raise LogError(
             f"`{name}` must have one entry per decision, all of one kind; "
             f"got {validate.shown(values)}"

@@ -186,7 +186,7 @@ class ContextualBandit(OnlinePolicy):
             Labels of the rows, where the actions differ from round to round. If the bandit was made
             with labels they must be among those.
         """
-        labels = None if arms is None else tuple(arms)
+        labels = None if arms is None else tuple(validate.iterable("arms", arms))
         if is_ready(features, self._width):
             z = w = features
         else:
@@ -428,7 +428,9 @@ class ContextualBandit(OnlinePolicy):
         self, features: Any, arms: Iterable[Hashable] | None
     ) -> tuple[Matrix, Matrix, tuple[Hashable, ...] | None]:
         """Return what the caller gives, before the lock is taken: it may be the caller's code."""
-        return *self._matrices(features), None if arms is None else tuple(arms)
+        return *self._matrices(features), None if arms is None else tuple(
+            validate.iterable("arms", arms)
+        )
 
     def _load(
         self, z: Matrix, w: Matrix, arms: tuple[Hashable, ...] | None

@@ -373,4 +373,5 @@ def _solve_size(law: _Tail, theta: float) -> float:
             low = middle
         else:
             high = middle
-    return unit * math.exp(0.5 * (low + high) / theta)
+    log_size = 0.5 * (low + high) / theta
+    return unit * math.exp(log_size) if log_size < 709.0 else math.inf

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from zib.core.spec import real
+from zib.core.validate import InvalidParameterError
 from zib.env.mab import _Computed
 from zib.env.mixtures import QuantileTable, ZeroInflated
 from zib.env.registry import Array, derived, register_id
@@ -71,6 +72,10 @@ def _accepted(
     accept = 1.0 / (1.0 + np.exp(slope * prices - intercept))
     pieces = (accept[1:] + accept[:-1]) / 2
     cumulative = np.concatenate([[0.0], np.cumsum(pieces)])
+    if (np.diff(cumulative / cumulative[-1]) <= 0.0).any():
+        raise InvalidParameterError(
+            f"`slope` must leave some chance that high prices are accepted; got {slope:g}"
+        )
     table = QuantileTable(tuple(cumulative / cumulative[-1]), tuple(prices))
     return table, float(pieces.mean())
 
