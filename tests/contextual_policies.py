@@ -214,6 +214,13 @@ NATIVE = {
     "zi-ucb calibrated": contextual.ZIUCB(
         horizon=T, sigma=None, link="cloglog", scale="calibrated", magnitude="huber", memory=M
     ),
+    "zi-ucb median": contextual.ZIUCB(
+        horizon=T,
+        sigma=1.0,
+        magnitude=contextual.MedianOfMeans(groups=5, epsilon=0.5),
+        scale=0.1,
+        memory=M,
+    ),
     "zi-ucb log printed": contextual.ZIUCB(
         horizon=T,
         sigma=None,

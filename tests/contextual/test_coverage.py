@@ -176,8 +176,8 @@ def test_a_radius_of_order_one_plus_epsilon_covers_heavy_tails(seed, n, light) -
     with n and covers 0.9135 and 0.34 of the errors in the end, with standard errors below 0.008.
     """
     rng = np.random.default_rng((seed, int(n)))
-    horizon = 100
     sigma = stable_moment(1 + EPSILON) ** (1 / (1 + EPSILON))
+    spec = ZIUCB(horizon=100, sigma=sigma, bound=1e-9)
     draws = stable(rng, (4000, 7))
     size = np.sqrt(np.abs(draws))  # its variance is E|S| − (E|S|^½)²; six standard errors
     half, one = stable_moment(0.5), stable_moment(1.0)
@@ -186,7 +186,7 @@ def test_a_radius_of_order_one_plus_epsilon_covers_heavy_tails(seed, n, light) -
 
     def covered(estimator, model):
         model.seen[0] = n
-        found = radius(estimator, sigma, model, math.log(horizon), n, 1.0, 0.0)
+        found = radius(estimator, spec, model, n)
         return np.mean(error <= found)
 
     groups = new_groups(1, 7, ridge=1.0, bound=1.0, samples=False)

@@ -384,20 +384,12 @@ def _noise(estimator: Any, sigma: float, model: Any) -> float:
 
 
 @borrowing
-def _radius(
-    estimator: Any,
-    sigma: float,
-    model: Any,
-    log_horizon: float,
-    rounds: float,
-    ridge: float,
-    bound: float,
-) -> float:
+def _radius(estimator: Any, spec: Any, model: Any, rounds: float) -> float:
     """Return the paper's radius, (σ/κ)·√(4 log T + d log(1 + t/(λd)))."""
-    size = residual_size(sigma, model)
-    kappa = smallest_slope(estimator.link, bound)
+    size = residual_size(spec.sigma, model)
+    kappa = smallest_slope(estimator.link, spec.bound)
     dim = float(model.coef.size)
-    found: float = glm_radius(log_horizon, dim, rounds, ridge, size, kappa)
+    found: float = glm_radius(math.log(spec.horizon), dim, rounds, spec.ridge, size, kappa)
     return found
 
 

@@ -180,7 +180,7 @@ class Estimator(NamedTuple):
     square: Kernel  # (estimator, score, weight): the squared residual of an observation
     variances: Kernel  # (estimator, model, columns, work, out): x'Cov(ĉ)x/σ² of every column
     noise: Kernel  # (estimator, sigma, model): the size of the noise
-    radius: Kernel  # (estimator, sigma, model, log_horizon, rounds, ridge, bound)
+    radius: Kernel  # (estimator, spec, model, rounds): that of `ZIUCB`
 
 
 ESTIMATORS = Registry("estimator", "zib.contextual.fit.register_estimator(...)")
@@ -233,16 +233,8 @@ def noise(estimator: Any, sigma: float, model: Any) -> float:  # type: ignore[em
 
 
 @ESTIMATORS.kernel(CALLED)
-def radius(  # type: ignore[empty-body]
-    estimator: Any,
-    sigma: float,
-    model: Any,
-    log_horizon: float,
-    rounds: float,
-    ridge: float,
-    bound: float,
-) -> float:
-    """Return the ρ of `ZIUCB`, such that |x'(ĉ − c)| ≤ ρ·√(x'V⁻¹x) but for a probability 1/T."""
+def radius(estimator: Any, spec: Any, model: Any, rounds: float) -> float:  # type: ignore[empty-body]
+    """Return ρ, with |x'(ĉ − c)| ≤ ρ·√(x'V⁻¹x) but for a probability 1/T; `spec` is a `ZIUCB`."""
 
 
 # ----------------------------------------------------------------------- models of the occurrence

@@ -154,9 +154,7 @@ def _ucb_radii(spec: Any, state: Any) -> tuple[float, float]:
         return sigma * root / kappa_x, HALF * root / kappa_y
     t = state.clock.rounds[0]
     q = float(state.occurrence.coef.size)
-    radius_x = radius(
-        spec.magnitude, spec.sigma, state.magnitude, log_horizon, t, spec.ridge, spec.bound
-    )
+    radius_x = radius(spec.magnitude, spec, state.magnitude, t)
     radius_y = glm_radius(log_horizon, q, t, spec.ridge, 1.0, kappa_y)
     return spec.scale * radius_x, spec.scale * radius_y
 

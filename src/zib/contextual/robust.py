@@ -55,23 +55,16 @@ def tune_huber(estimator: Any, model: Any) -> None:
 
 
 @borrowing
-def huber_radius(
-    estimator: Any,
-    sigma: float,
-    model: Any,
-    log_horizon: float,
-    rounds: float,
-    ridge: float,
-    bound: float,
-) -> float:
+def huber_radius(estimator: Any, spec: Any, model: Any, rounds: float) -> float:
     """Return σ·n^γ·L^(ε/(1+ε)), where L is what stands under the root of the light-tailed radius.
 
     The order is that of adaptive Huber regression, (L/n)^(ε/(1+ε)) in the features' own units; the
     constants are the light-tailed ones, which it is equal to for ε = 1.
     """
-    root = glm_radius(log_horizon, float(model.coef.size), rounds, ridge, 1.0, 1.0)
+    dim = float(model.coef.size)
+    root = glm_radius(math.log(spec.horizon), dim, rounds, spec.ridge, 1.0, 1.0)
     power = 2.0 * estimator.epsilon / (1.0 + estimator.epsilon)
-    radius: float = tail_size(estimator, sigma, model) * root**power
+    radius: float = tail_size(estimator, spec.sigma, model) * root**power
     return radius
 
 
@@ -206,26 +199,18 @@ def groups_noise(estimator: Any, sigma: float, model: Any) -> float:
 
 
 @borrowing
-def groups_radius(
-    estimator: Any,
-    sigma: float,
-    model: Any,
-    log_horizon: float,
-    rounds: float,
-    ridge: float,
-    bound: float,
-) -> float:
+def groups_radius(estimator: Any, spec: Any, model: Any, rounds: float) -> float:
     """Return the radius of `MedianOfMeans`, whose notes have the formula."""
     epsilon, m, dim = estimator.epsilon, float(estimator.groups), float(model.coef.size)
     spoilt = (estimator.groups + 1) // 2  # so many bad groups spoil the median
     log_ways = 0.0  # of choosing them
     for i in range(spoilt):
         log_ways += math.log((m - i) / (i + 1.0))
-    log_failure = -(log_horizon + log_ways) / spoilt  # allowed to one group
+    log_failure = -(math.log(spec.horizon) + log_ways) / spoilt  # allowed to one group
     good = (m - spoilt + 1.0) / m
     factor = good / math.sqrt(2.0 * good - 1.0)
-    spread = math.sqrt(dim * math.log1p(model.seen[0] / (ridge * dim)))
+    spread = math.sqrt(dim * math.log1p(model.seen[0] / (spec.ridge * dim)))
     power = math.exp(((1.0 - epsilon) * math.log(2.0) - log_failure) / (1.0 + epsilon))
-    size = m ** (epsilon / (1.0 + epsilon)) * tail_size(estimator, sigma, model)
-    radius: float = factor * (size * power * spread + math.sqrt(ridge) * bound)
+    size = m ** (epsilon / (1.0 + epsilon)) * tail_size(estimator, spec.sigma, model)
+    radius: float = factor * (size * power * spread + math.sqrt(spec.ridge) * spec.bound)
     return radius
