@@ -10,7 +10,7 @@ at hand do not show it. So a mean is said to lie on one side of a border only if
 
 Three, because what happens in a share 3/N of all runs is missed by N runs with probability 5 %.
 Drawn again and again from 300 to 600 simulated runs of each policy of figures 2, S1 and S2, N = 3
-to 100 of them, a single comparison is decided wrongly in at most 1.4 % of cases, in at most 4.8 %
+to 100 of them, a single comparison is decided wrongly in at most 2.5 % of cases, in at most 4.9 %
 to either side where the truth lies on the border itself, and rightly in about 30 % (N = 8), 60 %
 (N = 25) and 75 % (N = 50) over all pairs. Student's interval is wrong in up to 47 % for one pair,
 its skewness-corrected form in up to 53 %, a sign test, which is about medians, in up to 100 %
