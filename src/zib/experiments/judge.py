@@ -282,7 +282,7 @@ class Comparison(NamedTuple):
         return self.decision.side > 0
 
     def __str__(self) -> str:
-        times = "" if self.factor == 1.0 else f"{self.factor:g} times "
+        times = "" if self.factor == 1.0 else f"{self.factor:.3g} times "
         return (
             f"{self.panel}: {self.first} is {self.ratio:.2f} times {self.second} "
             f"(minus {times}{self.second}: {self.decision})"

@@ -474,7 +474,7 @@ def characterises(title: str, kept: Sequence[Cell]) -> Verdict:
         return Verdict(claim, "fails", words, evidence)
     if len(better) == len(others):
         return Verdict(claim, "holds", "holds: it fits held-out offers best", evidence)
-    words = f"{undecided([mine.likelihood.size])}: the links fit held-out offers alike"
+    words = f"{undecided([mine.likelihood.size])}: no link clearly fits held-out offers best"
     return Verdict(claim, "open", words, evidence)
 
 
