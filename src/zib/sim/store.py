@@ -16,7 +16,6 @@ import os
 import re
 import time
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -84,15 +83,17 @@ def load_arrays(
 ) -> Made:
     """Return what `make` makes of a file of this kind, or raise SavedStateError."""
     damaged = f"{path} is not a saved {kind} file, or it is damaged"
+    content = Path(path).read_bytes()
     try:
-        content = Path(path).read_bytes()
         # earlier versions wrote no comment, so that its length, 0, was the end of the file
         meta, arrays = from_npz(content, checked=not content.endswith(b"\0\0"))
         if meta.get("format") != f"zib.{kind}":
             raise SavedStateError(damaged)
         return make(meta, arrays)
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise SavedStateError(f"{damaged}: {error}") from error
+    except SavedStateError:
+        raise
+    except Exception as error:  # whatever damage causes in zip, zlib, NumPy and JSON
+        raise SavedStateError(f"{damaged}: {str(error)[:200]}") from error
 
 
 # ---------------------------------------------------------------------------------------- the store
