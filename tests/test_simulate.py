@@ -285,7 +285,7 @@ def test_summaries_against_numpy(result) -> None:
     apart = result.difference("ts", "ucb", level=0.9)
     test = stats.ttest_rel(x[0], x[1]).confidence_interval(0.9)
     assert apart.final[1:] == pytest.approx([test.low, test.high])
-    with pytest.raises(InvalidParameterError, match="`policy` must be one of 'ts', 'ucb'"):
+    with pytest.raises(InvalidParameterError, match="`second` must be one of 'ts', 'ucb'"):
         result.difference("ts", "nobody")
 
 

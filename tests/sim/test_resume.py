@@ -121,10 +121,10 @@ def test_a_disk_that_fails_loses_nothing_and_says_so_once(
 ):
     write, written = store_module.write_atomically, []
 
-    def failing(path, data):
+    def failing(path, data, **options):
         if len(written) >= 3:
             raise OSError(reason, "the disk is in trouble")
-        write(path, data)
+        write(path, data, **options)
         written.append(path)
 
     monkeypatch.setattr(store_module, "write_atomically", failing)

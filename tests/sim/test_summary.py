@@ -59,7 +59,7 @@ def test_it_says_what_all_replications_say(runs, summary):
     assert list(frame.columns) == list(other.columns)
     assert np.allclose(frame.drop(columns="policy"), other.drop(columns="policy"))
     assert "50 replications" in repr(summary)
-    with pytest.raises(zib.InvalidParameterError, match="`policy` must be one of"):
+    with pytest.raises(zib.InvalidParameterError, match="`second` must be one of"):
         summary.difference("v", "nobody")
     with pytest.raises(zib.InvalidParameterError, match="`level` must lie in"):
         summary.interval(1.5)
