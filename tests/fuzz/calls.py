@@ -104,7 +104,7 @@ def _declared(prefix: str, examples: Any) -> Iterator[Call]:
 
 def constructors() -> Iterator[Call]:
     """Specs, laws and environments, from the examples of the conformance tests."""
-    yield from _declared("mab", policies.SPECS.values())
+    yield from _declared("mab", [*policies.SPECS.values(), *policies.TOLD.values()])
     yield from _declared("contextual", contextual_policies.SPECS.values())
     laws = [
         env.Constant(1.0),
@@ -310,11 +310,18 @@ def online() -> Iterator[Call]:
         "merge": {"other": other, "since": None},
         "add_arm": {"arm": "c"},
         "remove_arm": {"arm": "b"},
-        "means": {"level": 0.9},
+        "means": {"level": 0.9, "anytime": True},
         "propensities": {"draws": 20},
         "save": {"path": str(file)},
     }.items():
         yield _method("Bandit", bandit, name, arguments)
+    told = zib.Bandit(mab.OutcomesKLUCB(categories=2), arms=["a", "b"], seed=1)
+    told.update("a", 2.0, category=1)
+    for name, arguments in {
+        "update": {"arm": "a", "reward": 1.0, "category": 2},
+        "update_many": {"arms": ["a", "b"], "rewards": [0.0, 1.0], "categories": [0, 2]},
+    }.items():
+        yield _method("told Bandit", told, name, arguments)
     yield Call("Bandit.load", zib.Bandit.load, {"path": str(file), "seed": 1})
     yield Call("Bandit.loads", zib.Bandit.loads, {"text": text, "seed": 1, "source": "a text"})
     yield from _contextual()

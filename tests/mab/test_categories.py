@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.mab.test_outcomes import exact_indices, naive_indices
 import zib
 from zib import mab
 from zib.core import kernel
+from zib.core.entry import interpreted
 from zib.env import DriftingMAB, Gaussian, Mixture, OutcomesMAB, ZeroInflated
 from zib.sim.loop import play
 
@@ -19,6 +21,7 @@ from zib.sim.loop import play
 SHOP = OutcomesMAB(
     values=[2.0, 4.0], probs=[[0.20, 0.05], [0.10, 0.12], [0.30, 0.02]], sigma=[1.5, 3.0]
 )
+AB = ["a", "b"]
 KINDS = [mab.OutcomesKLUCB, mab.OutcomesPosterior]
 
 
@@ -100,6 +103,82 @@ def test_draws_are_those_of_the_posterior_of_the_categories(seed):
     shares = rng.dirichlet([13.0, 2.5, 3.5], size=40_000)
     values = rng.normal([0.0, 2.0, 4.0], [0.0, 1 / 2**0.5, 2 / 3**0.5], size=(40_000, 3))
     assert stats.ks_2samp(got, (shares * values).sum(axis=1)).pvalue > 1e-6
+
+
+# ------------------------------------------------------------------------------------ the bandit
+
+
+class Reaction(enum.IntEnum):
+    CLICK = 1
+    SALE = 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bandit_is_told_categories(kind):
+    with interpreted():
+        one, many = (zib.Bandit(kind(categories=2), arms=AB, seed=1) for _ in range(2))
+        one.update("a", 3.0, category=Reaction.SALE)
+        one.update("a", 3.0, Reaction.CLICK)
+        one.update("b", 0.0)
+        one.update("b", 0.0, category=np.int64(2))  # a sale that paid nothing
+        many.update_many(list("aabb"), [3.0, 3.0, 0.0, 0.0], [2, 1, 0, 2])
+        assert one.dumps() == many.dumps()
+        assert one.state.own.counts.tolist() == [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
+        again = zib.Bandit.loads(one.dumps())
+        again.update("b", 5.0, category=2)
+        one.update("b", 5.0, category=2)
+        assert again.dumps() == one.dumps()
+        many.update_many(AB, [0.0, 0.0])  # nothing happened
+        assert many.state.own.counts[:, 0].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("learn", "message"),
+    [
+        (lambda b: b.update("a", 1.0), r"`category` must lie in \[1, 2\] where .*; got None"),
+        (lambda b: b.update("a", 1.0, category=0), r"`category` must lie in \[1, 2\] .*; got 0"),
+        (lambda b: b.update("a", 1.0, category=3), r"`category` must lie in \[0, 2\]; got 3"),
+        (lambda b: b.update("a", 1.0, category=-1), r"`category` must lie in \[0, 2\]; got -1"),
+        (lambda b: b.update("a", 1.0, category="sale"), "`category` must be a whole number"),
+        (lambda b: b.update_many(AB, [0.0, 1.0]), r"`categories` must .* paid; got None"),
+        (lambda b: b.update_many(AB, [0.0, 1.0], [0, 0]), r"`categories` must .* paid; got 0"),
+        (lambda b: b.update_many(AB, [0.0, 1.0], [0, 9]), r"`categories` must lie in \[0, 2\]"),
+        (lambda b: b.update_many(AB, [0.0, 1.0], [0, 1.5]), "`categories` must be a whole"),
+        (lambda b: b.update_many(AB, [0.0, 1.0], [1]), "`categories` must be numbers, one per"),
+        (lambda b: b.update_many(AB, [0.0, 1.0], ["x", "y"]), "`categories` must"),
+    ],
+)
+def test_wrong_categories_are_refused_and_nothing_is_learned(learn, message):
+    with interpreted():
+        bandit = zib.Bandit(mab.OutcomesKLUCB(categories=2), arms=AB, seed=1)
+        before = bandit.dumps()
+        with pytest.raises(zib.InvalidParameterError, match=message):
+            learn(bandit)
+        assert bandit.dumps() == before
+
+
+def test_other_policies_refuse_categories():
+    with interpreted():
+        bandit = zib.Bandit(mab.UCB1(), n_arms=2, seed=1)
+        for learn in (
+            lambda: bandit.update(0, 1.0, category=1),
+            lambda: bandit.update_many([0, 1], [1.0, 0.0], [1, 0]),
+        ):
+            with pytest.raises(
+                zib.InvalidParameterError, match="must be left out but for policies"
+            ):
+                learn()
+        assert sum(bandit.pulls.values()) == 0
+
+
+def test_an_inflated_value_needs_no_category():
+    with interpreted():
+        bandit = zib.Bandit(mab.OutcomesKLUCB(categories=2), n_arms=1, seed=1, inflated=-1.0)
+        bandit.update(0, -1.0)
+        bandit.update(0, 0.0, category=1)
+        with pytest.raises(zib.InvalidParameterError, match="where a reward was paid"):
+            bandit.update(0, 0.0)
+    assert bandit.state.own.means[0].tolist() == [0.0, 1.0, -math.inf]
 
 
 # --------------------------------------------------------------------------------- environments

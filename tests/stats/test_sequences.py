@@ -238,11 +238,11 @@ def test_sequences_hold_under_adaptive_play(law):
 
 
 def test_means_can_be_watched():
-    bandit = zib.Bandit(zib.mab.UCB1(), arms="abc", seed=0, inflated=-1.0)
+    bandit = zib.Bandit(zib.mab.UCB1(), arms=["a", "b", "c"], seed=0, inflated=-1.0)
     rng = np.random.default_rng(3)
     n = 400
-    bandit.update_many("a" * n, np.where(rng.random(n) < 0.4, rng.normal(2.0, 1.0, n), -1.0))
-    bandit.update_many("bb", [3.0, -1.0])
+    bandit.update_many(["a"] * n, np.where(rng.random(n) < 0.4, rng.normal(2.0, 1.0, n), -1.0))
+    bandit.update_many(["b", "b"], [3.0, -1.0])
     fixed, always = bandit.means(0.9)["a"], bandit.means(0.9, anytime=True)["a"]
     for name in ("prob", "magnitude", "reward"):
         assert getattr(fixed, name) == pytest.approx(getattr(always, name))

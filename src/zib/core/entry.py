@@ -144,6 +144,33 @@ def update_block(pin, arms, rewards):  # type: ignore[no-untyped-def]
         _learn(pin.spec, pin.state, pin.out.sums, arms[i], rewards[i])  # type: ignore[no-untyped-call]
 
 
+@kernel.jitable
+def _learn_told(spec, state, sums, arm, reward, category):  # type: ignore[no-untyped-def]
+    kernel.learn(spec, state, arm, reward, category)
+    if reward != 0.0 and sums.total.size > 0:
+        add_reward(sums, arm, reward, 1.0)
+
+
+@Entry
+def learn(pin, arm, reward, category):  # type: ignore[no-untyped-def]
+    """Update a policy that is told the category of a reward."""
+    if arm < 0 or arm >= pin.state.pulls.size:
+        raise IndexError("the arm is not one of those that were pinned")
+    sums = pin.out.sums
+    _learn_told(pin.spec, pin.state, sums, arm, reward, category)  # type: ignore[no-untyped-call]
+
+
+@Entry
+def learn_block(pin, arms, rewards, categories):  # type: ignore[no-untyped-def]
+    for i in range(arms.size):
+        if arms[i] < 0 or arms[i] >= pin.state.pulls.size:
+            raise IndexError("the arm is not one of those that were pinned")
+    for i in range(arms.size):
+        _learn_told(  # type: ignore[no-untyped-call]
+            pin.spec, pin.state, pin.out.sums, arms[i], rewards[i], categories[i]
+        )
+
+
 @Entry
 def refresh(pin, arm):  # type: ignore[no-untyped-def]
     kernel.refresh(pin.spec, pin.state, arm)

@@ -343,9 +343,9 @@ class OutcomesKLUCB(OutcomeSpec):
     Parameters
     ----------
     categories
-        How many kinds of rewards there are, at least 2, if each comes with its kind, 1, …,
-        `categories`, or 0 where nothing happened. What the kinds pay may overlap, and a kind may
-        pay zero.
+        How many kinds of rewards there are, at least 2, if each comes with its kind: then
+        ``bandit.update(arm, reward, category=j)`` is told j = 1, …, `categories`, or None where
+        nothing happened. What the kinds pay may overlap, and a kind may pay zero.
     edges
         Where nobody says the kind: increasing cut points.
         A non-zero reward belongs to the bin (edge, next edge] it lies in;

@@ -25,6 +25,7 @@ from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.mab.adaptive import ZIAdaptive
 from zib.mab.wrappers import Wrapper
 from zib.online.base import OnlinePolicy, Propensities, Seed
+from zib.online.categories import checked_categories, checked_category
 from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
 from zib.stats.arm_means import ArmMeans, arm_means
 
@@ -117,8 +118,12 @@ class Bandit(OnlinePolicy):
 
     def _prepare(self) -> None:
         self._select = entry.select.for_spec(self._spec)
-        self._update = entry.update.for_spec(self._spec)
-        self._update_block = entry.update_block.for_spec(self._spec)
+        self._n_categories = int(getattr(self._spec, "n_categories", 0))
+        told = self._n_categories > 0
+        self._update = (entry.learn if told else entry.update).for_spec(self._spec)
+        self._update_block = (entry.learn_block if told else entry.update_block).for_spec(
+            self._spec
+        )
         self._pin = entry.pin(self._spec, self._state, self._rng, self._sums)
         if may_raise(self._spec):
             careful = Careful(arrays_in((self._state, self._sums)))
@@ -218,7 +223,7 @@ class Bandit(OnlinePolicy):
         with `anytime` in less than 1 %.
         """
         level = validate.real("level", level, low=0, high=1, closed="neither")
-        if anytime and isinstance(self._spec, Wrapper):
+        if validate.flag("anytime", anytime) and isinstance(self._spec, Wrapper):
             raise InvalidParameterError(
                 "`anytime` needs the statistics of all rewards; "
                 f"{type(self._spec).__name__} forgets some"
@@ -228,30 +233,45 @@ class Bandit(OnlinePolicy):
 
     # -------------------------------------------------------------------------------- learning
 
-    def update(self, arm: Hashable, reward: float) -> None:
-        """Learn the reward of one decision for `arm`, now or long after it was made."""
+    def update(self, arm: Hashable, reward: float, category: int | None = None) -> None:
+        """Learn the reward of one decision for `arm`, now or long after it was made.
+
+        `category` is for policies with `categories`: which of them the reward is, 1, 2, …, or None
+        where nothing happened.
+        """
         value = self._reward(reward)
+        told: tuple[Any, ...] = ()
+        if category is not None or self._n_categories > 0:
+            told = (checked_category(self._n_categories, category, value),)
         if not self._enter(False):
             raise InUseError
         try:
             k = self._index(arm)
             if self._learned + 1 > self._warn_after:
                 self._warn_of_horizon()
-            self._update(self._pin, k, value)
+            self._update(self._pin, k, value, *told)
             self._learned += 1
         finally:
             self._leave()
 
-    def update_many(self, arms: Iterable[Hashable], rewards: ArrayLike) -> None:
-        """Learn a batch, in the given order; all of it or, after an error, nothing."""
+    def update_many(
+        self, arms: Iterable[Hashable], rewards: ArrayLike, categories: ArrayLike | None = None
+    ) -> None:
+        """Learn a batch, in the given order; all of it or, after an error, nothing.
+
+        `categories` is for policies that have them: one per reward, 0 where nothing happened.
+        """
         # first what may run code of the caller's that uses this bandit
         labels = list(validate.iterable("arms", arms))
         values = self._rewards(rewards, len(labels))
+        told: tuple[Any, ...] = ()
+        if categories is not None or self._n_categories > 0:
+            told = (checked_categories(self._n_categories, categories, values),)
         with self._alone():
             positions = np.array([self._index(arm, "arms") for arm in labels], dtype=np.int64)
             if self._learned + positions.size > self._warn_after:
                 self._warn_of_horizon()
-            self._update_block(self._pin, positions, values)
+            self._update_block(self._pin, positions, values, *told)
             self._learned += positions.size
 
     def revise(self, arm: Hashable, old: float, new: float) -> None:

@@ -21,7 +21,7 @@ from zib.core.state import arrays, copied
 from zib.env import GaussianMAB, OutcomesMAB
 from zib.online import Bandit
 from zib.sim.loop import give_true_sizes, play
-from zib.testing.specs import allowed, check_refusals, check_spec_is_data
+from zib.testing.specs import allowed, category_of, check_refusals, check_spec_is_data
 
 History = list[tuple[int, float]]
 
@@ -188,8 +188,15 @@ def _trained(spec: Any, rewards: History) -> Bandit:
     bandit = Bandit(spec, n_arms=4, seed=5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # beyond the horizon of the policy
-        bandit.update_many([a for a, _ in rewards], [r for _, r in rewards])
+        told: Any = [category_of(spec, r) for _, r in rewards]
+        categories = None if None in told else told
+        bandit.update_many([a for a, _ in rewards], [r for _, r in rewards], categories)
     return bandit
+
+
+def _learn(bandit: Bandit, arm: Any, reward: float) -> None:
+    value = allowed(bandit.spec, reward)
+    bandit.update(arm, value, category_of(bandit.spec, value))
 
 
 def compiled_bandit_decides_as_interpreted(spec: Any) -> None:
@@ -201,8 +208,8 @@ def compiled_bandit_decides_as_interpreted(spec: Any) -> None:
     for _ in range(10):
         mine, yours = fast.select(), slow.select()
         assert mine == yours, "compiled and interpreted bandits part company"
-        fast.update(mine, allowed(spec, 0.5))
-        slow.update(yours, allowed(spec, 0.5))
+        _learn(fast, mine, 0.5)
+        _learn(slow, yours, 0.5)
     assert fast.dumps() == slow.dumps(), "compiled and interpreted bandits learn differently"
 
 
@@ -214,8 +221,8 @@ def saved_bandit_goes_on(spec: Any) -> None:
         for _ in range(20):
             mine, yours = bandit.select(), twin.select()
             assert mine == yours, "a loaded bandit must decide as the saved one would have"
-            bandit.update(mine, allowed(spec, 0.5))
-            twin.update(yours, allowed(spec, 0.5))
+            _learn(bandit, mine, 0.5)
+            _learn(twin, yours, 0.5)
     assert twin.dumps() == bandit.dumps(), "a loaded bandit must learn as the saved one would have"
 
 
@@ -234,7 +241,7 @@ def arms_come_and_go(spec: Any) -> None:
         assert problem is None, f"the state breaks its own declaration: {problem}"
         assert bandit.select() == "new", "an added arm must be played next"
         for label in ("new", 0, 2, 3):
-            bandit.update(label, allowed(spec, 1.0))
+            _learn(bandit, label, 1.0)
         assert not np.isnan(list(bandit.indices().values())).any(), "NaN score after an arm came"
 
 

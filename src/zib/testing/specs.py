@@ -24,6 +24,14 @@ def allowed(spec: Any, reward: float) -> float:
     return min(max(reward, low), high)
 
 
+def category_of(spec: Any, reward: float) -> int | None:
+    """Return a category for a reward, where the policy is told them."""
+    n = getattr(spec, "n_categories", 0)
+    if n == 0:
+        return None
+    return 0 if reward == 0.0 else 1 + int(1e3 * abs(reward)) % int(n)
+
+
 def check_spec_is_data(spec: Any) -> None:
     """Check that a spec is rebuilt by its parameters, pickles and hashes."""
     rebuilt = type(spec)(**parameters_of(spec))
