@@ -66,6 +66,7 @@ SPECS = {
     "ucb estimated exp": mab.UCB(horizon=T, tail=mab.SubExponential(2.0), size="estimated"),
     "mots": mab.MOTS(horizon=T, sigma=1.0),
     "mots wide": mab.MOTS(horizon=T, sigma=1.0, rho=0.9, alpha=4.0),
+    "mots stable": mab.MOTS(horizon=T, sigma=1.0, stability=1.7, skewness=0.5),
     "ucb1": mab.UCB1(scale=2.0),
     "ucb-v": mab.UCBV(scale=2.0),
     "kl-ucb": mab.KLUCB(scale=5.0, c=1.0),

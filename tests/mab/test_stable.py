@@ -43,6 +43,47 @@ def test_law_against_scipy(stability) -> None:
     assert np.allclose(law.cdf(own.quantiles[middle]), own.levels[middle], atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("stability", "skewness"), [(1.2, 0.0), (1.7, 0.0), (1.5, 1.0), (1.8, -0.5)]
+)
+def test_draws_by_chambers_mallows_stuck_against_scipy(rng, stability, skewness) -> None:
+    uniforms = rng.random((5_000, 2))
+    x = np.array([stable.draw_stable(stability, skewness, u, v) for u, v in uniforms])
+    grid = np.array([-4.0, -1.5, -0.5, 0.0, 0.5, 1.5, 4.0])
+    expected = stats.levy_stable.cdf(grid, stability, skewness)
+    seen = (x[:, None] <= grid).mean(axis=0)
+    # 28 proportions at 5 standard errors: error probability below 2e-5
+    assert (np.abs(seen - expected) < 5 * np.sqrt(expected * (1 - expected) / x.size)).all()
+
+
+def test_edges_of_the_uniforms_give_numbers() -> None:
+    last = 1.0 - 2.0**-53
+    for u in (0.0, 0.5, last):
+        for v in (0.0, 0.5, last):
+            assert math.isfinite(stable.draw_stable(1.3, 1.0, u, v))
+
+
+def test_mots_draws_from_a_stable_law(rng) -> None:
+    """Eight rewards of arm 0 with mean 2; with the cap far away a draw is mean + scale·S."""
+    spec = mab.MOTS(horizon=1e300, sigma=0.5, rho=0.8, alpha=1e6, stability=1.5, skewness=0.3)
+    state = kernel.init(spec, 1)
+    for reward in (1.0, 3.0) * 4:
+        kernel.update(spec, state, 0, reward)
+    out = np.zeros(1)
+    draws = []
+    for _ in range(4_000):
+        kernel.scores(spec, state, rng, out)
+        draws.append(out[0])
+    scale = 0.5 / math.sqrt(1.6) * 8 ** (1 / 1.5 - 1)
+    grid = np.array([0.5, 1.5, 2.0, 2.5, 3.5])
+    expected = stats.levy_stable.cdf((grid - 2.0) / scale, 1.5, 0.3)
+    seen = (np.array(draws)[:, None] <= grid).mean(axis=0)
+    # five proportions at 5 standard errors: error probability below 1e-5
+    assert (np.abs(seen - expected) < 5 * np.sqrt(expected * (1 - expected) / 4_000)).all()
+    assert mab.MOTS(horizon=10, sigma=1.0).label == "MOTS"
+    assert spec.label == "MOTS stable"
+
+
 def gibbs(x: np.ndarray, stability: float, sigma: float, rng, sweeps: int = 1_000) -> np.ndarray:
     """Sample mu by its scale mixture of normals: all scales given mu, and mu given all scales.
 
@@ -94,6 +135,15 @@ def test_two_rewards_far_apart_leave_two_places_open() -> None:
     # by symmetry half of the draws each; 5 standard errors
     assert abs((draws < 51.0).mean() - 0.5) < 5 * 0.5 / math.sqrt(draws.size)
     assert ((np.abs(draws - 1) < 20) | (np.abs(draws - 101) < 20)).mean() > 0.98
+
+
+def test_weights_of_three_places_far_apart() -> None:
+    """The middle one explains the others by two jumps of d, the outer ones by d and 2d."""
+    draws = drawn(mab.ZIStableTS(sigma=1.0, stability=1.6), [1.0, 20_001.0, 10_001.0])
+    middle = 2.0**2.6 / (2.0 + 2.0**2.6)
+    # 5 standard errors, and 1 % for the points between which the density is taken for linear
+    error = 5 * math.sqrt(middle * (1 - middle) / draws.size) + 0.01
+    assert abs((np.abs(draws - 10_001.0) < 1_000).mean() - middle) < error
 
 
 @pytest.mark.parametrize("rewards", [[1e100, 1.0], [1e100] * 40, [1e-100, -1e100, 5.0], [7.0] * 60])

@@ -7,15 +7,18 @@ kl-UCB, plain Thompson sampling and ε-greedy, which need no horizon.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from zib.core.kernel import jitable, register
+from zib.core.registry import INLINED, Registry
 from zib.core.spec import Spec, choice, positive, real
 from zib.core.state import ArmState, Floats, Part, per_arm
 from zib.core.validate import InvalidParameterError, shown
 from zib.mab.assumptions import LOG2, SUBGAUSSIAN, SUBWEIBULL, LightTailed
+from zib.mab.stable import draw_stable
 from zib.stats.arms import observe, reward_variance
 from zib.theory.bernoulli import kl_upper_scalar as kl_upper
 from zib.theory.means import given_count_radius_scalar as given_count_radius
@@ -143,6 +146,45 @@ register(
 )
 
 
+# ------------------------------------------------------------------------ one score for every arm
+
+RAW = Registry("score of the raw reward", "RAW.add(...)")
+
+
+@jitable
+def _no_level(spec: Any, state: Any) -> float:
+    return 0.0
+
+
+@jitable
+def _log_round(spec: Any, state: Any) -> float:
+    return math.log(max(state.clock[0] + 1.0, 2.0))
+
+
+class Raw(NamedTuple):
+    """What the policies below have of their own; the rest is `raw_scores`."""
+
+    score: Callable[..., float]
+    level: Callable[..., float] = _no_level
+
+
+@RAW.kernel(INLINED)
+def level(spec: Any, state: Any) -> float:  # type: ignore[empty-body]
+    """Return what the scores of all arms of a round depend on."""
+
+
+@RAW.kernel(INLINED)
+def score(spec: Any, state: Any, arm: int, common: float, rng: Any) -> float:  # type: ignore[empty-body]
+    """Return the score of an arm that was played; `common` is what `level` returned."""
+
+
+def raw_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    """Write the scores of the arms; those that were never played come first."""
+    common = level(spec, state)
+    for k in range(out.size):
+        out[k] = np.inf if state.pulls[k] == 0.0 else score(spec, state, k, common, rng)
+
+
 # ------------------------------------------------------------------------------------------ MOTS
 
 
@@ -157,18 +199,30 @@ class MOTS(Spec):
         Sub-Gaussian size taken for the reward; the paper's baseline takes that of X.
     rho, alpha
         Spread and clipping; (0.9999, 2) are the authors' values, (0.9, 4) the other pair in use.
+    stability, skewness
+        Law of the draw: stable with this index in (1, 2] and this skewness in [−1, 1]; 2 is
+        Gaussian. The paper adds such a step for exponential rewards (App. C.1, "CMS generation")
+        and leaves its parameters open.
 
     Notes
     -----
-    min{N(R̄, σ²/(ρn)), R̄ + σ√(α/n · log⁺(T/(Kn)))}.
+    min{R̄ + σ/√(2ρ) · n^(1/stability − 1) · S, R̄ + σ√(α/n · log⁺(T/(Kn)))}, S standard stable; for
+    stability 2 the draw is N(R̄, σ²/(ρn)). S is drawn by the formula of Chambers, Mallows and Stuck
+    and has mean 0. The mean of n rewards of a stable law scatters like n^(1/stability − 1).
     """
 
     horizon: float = real(low=2)
     sigma: float = positive()
     rho: float = real(low=0, high=1, closed="right", default=0.9999)
     alpha: float = positive(default=2.0)
-    label = "MOTS"
-    looks = {"MOTS": "#661100 * dashdot"}
+    stability: float = real(low=1, high=2, closed="right", default=2.0)
+    skewness: float = real(low=-1, high=1, default=0.0)
+    looks = {"MOTS": "#661100 * dashdot", "MOTS stable": "#661100 * dotted"}
+
+    @property
+    def label(self) -> str:
+        """A short name for figures and tables."""
+        return "MOTS" if self.stability == 2.0 else "MOTS stable"
 
 
 class Cap(Part):
@@ -192,20 +246,22 @@ def _mots_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     _mots_refresh(spec, state, arm)
 
 
-def _mots_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    for k in range(out.size):
-        n = state.pulls[k]
-        if n == 0.0:
-            out[k] = np.inf
-        else:
-            draw = state.total[k] / n + spec.sigma / math.sqrt(spec.rho * n) * rng.standard_normal()
-            out[k] = min(draw, state.own.cap[k])
+@jitable
+def _mots_score(spec: Any, state: Any, arm: int, common: float, rng: Any) -> float:
+    n = state.pulls[arm]
+    if spec.stability == 2.0:
+        draw = spec.sigma / math.sqrt(spec.rho * n) * rng.standard_normal()
+    else:
+        noise = draw_stable(spec.stability, spec.skewness, rng.random(), rng.random())
+        draw = spec.sigma / math.sqrt(2.0 * spec.rho) * n ** (1.0 / spec.stability - 1.0) * noise
+    return float(min(state.total[arm] / n + draw, state.own.cap[arm]))
 
 
+RAW.add(MOTS, Raw(_mots_score))
 register(
     MOTS,
     own=Cap,
-    scores=_mots_scores,
+    scores=raw_scores,
     update=_mots_update,
     refresh=_mots_refresh,
     additive=True,
@@ -214,11 +270,6 @@ register(
 
 
 # ------------------------------------------------------------------------------- without a horizon
-
-
-@jitable
-def _log_round(state: Any) -> float:
-    return math.log(max(state.clock[0] + 1.0, 2.0))
 
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
@@ -236,17 +287,14 @@ class UCB1(Spec):
     looks = {"UCB1": "#8C8C8C < dotted thin"}
 
 
-def _ucb1_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    log_t = _log_round(state)
-    for k in range(out.size):
-        n = state.pulls[k]
-        if n == 0.0:
-            out[k] = np.inf
-        else:
-            out[k] = state.total[k] / n + given_count_radius(n, log_t, spec.scale)
+@jitable
+def _ucb1_score(spec: Any, state: Any, arm: int, log_t: float, rng: Any) -> float:
+    n = state.pulls[arm]
+    return float(state.total[arm] / n + given_count_radius(n, log_t, spec.scale))
 
 
-register(UCB1, scores=_ucb1_scores, update=_update, additive=True)
+RAW.add(UCB1, Raw(_ucb1_score, _log_round))
+register(UCB1, scores=raw_scores, update=_update, additive=True)
 
 
 # ----------------------------------------------------------------------------------------- UCB-V
@@ -260,22 +308,17 @@ class UCBV(Spec):
     looks = {"UCB-V": "#8C8C8C p dashdot thin"}
 
 
-def _ucbv_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    log_t = _log_round(state)
-    for k in range(out.size):
-        n = state.pulls[k]
-        if n == 0.0:
-            out[k] = np.inf
-        else:
-            variance = reward_variance(n, state.nonzero[k], state.total[k], state.spread[k])
-            out[k] = (
-                state.total[k] / n
-                + math.sqrt(2.0 * variance * log_t / n)
-                + 3.0 * spec.scale * log_t / n
-            )
+@jitable
+def _ucbv_score(spec: Any, state: Any, arm: int, log_t: float, rng: Any) -> float:
+    n = state.pulls[arm]
+    variance = reward_variance(n, state.nonzero[arm], state.total[arm], state.spread[arm])
+    return float(
+        state.total[arm] / n + math.sqrt(2.0 * variance * log_t / n) + 3.0 * spec.scale * log_t / n
+    )
 
 
-register(UCBV, scores=_ucbv_scores, update=_update, additive=True)
+RAW.add(UCBV, Raw(_ucbv_score, _log_round))
+register(UCBV, scores=raw_scores, update=_update, additive=True)
 
 
 # ---------------------------------------------------------------------------------------- kl-UCB
@@ -302,19 +345,21 @@ def _klucb_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     observe(state, arm, min(max(reward, 0.0), spec.scale))
 
 
-def _klucb_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    log_t = _log_round(state)
-    level = log_t + spec.c * max(math.log(log_t), 0.0)
-    for k in range(out.size):
-        n = state.pulls[k]
-        if n == 0.0:
-            out[k] = np.inf
-        else:
-            mean = min(max(state.total[k] / (n * spec.scale), 0.0), 1.0)
-            out[k] = spec.scale * kl_upper(mean, n, level)
+@jitable
+def _klucb_level(spec: Any, state: Any) -> float:
+    log_t = _log_round(spec, state)
+    return float(log_t + spec.c * max(math.log(log_t), 0.0))
 
 
-register(KLUCB, scores=_klucb_scores, update=_klucb_update, additive=True)
+@jitable
+def _klucb_score(spec: Any, state: Any, arm: int, common: float, rng: Any) -> float:
+    n = state.pulls[arm]
+    mean = min(max(state.total[arm] / (n * spec.scale), 0.0), 1.0)
+    return float(spec.scale * kl_upper(mean, n, common))
+
+
+RAW.add(KLUCB, Raw(_klucb_score, _klucb_level))
+register(KLUCB, scores=raw_scores, update=_klucb_update, additive=True)
 
 
 # ------------------------------------------------------------------------------ plain Thompson
@@ -335,17 +380,15 @@ class BetaTS(Spec):
         return (0.0, self.scale)
 
 
-def _beta_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    for k in range(out.size):
-        n = state.pulls[k]
-        if n == 0.0:
-            out[k] = np.inf
-        else:
-            wins = min(max(state.total[k] / spec.scale, 0.0), n)
-            out[k] = spec.scale * rng.beta(spec.alpha + wins, spec.beta + n - wins)
+@jitable
+def _beta_score(spec: Any, state: Any, arm: int, common: float, rng: Any) -> float:
+    n = state.pulls[arm]
+    wins = min(max(state.total[arm] / spec.scale, 0.0), n)
+    return float(spec.scale * rng.beta(spec.alpha + wins, spec.beta + n - wins))
 
 
-register(BetaTS, scores=_beta_scores, update=_klucb_update, additive=True, randomized=True)
+RAW.add(BetaTS, Raw(_beta_score))
+register(BetaTS, scores=raw_scores, update=_klucb_update, additive=True, randomized=True)
 
 
 class NormalTS(Spec):
@@ -356,16 +399,14 @@ class NormalTS(Spec):
     looks = {"Normal TS": "#B0A070 H dotted thin"}
 
 
-def _normal_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    for k in range(out.size):
-        n = state.pulls[k]
-        if n == 0.0:
-            out[k] = np.inf
-        else:
-            out[k] = state.total[k] / n + spec.sigma / math.sqrt(n) * rng.standard_normal()
+@jitable
+def _normal_score(spec: Any, state: Any, arm: int, common: float, rng: Any) -> float:
+    n = state.pulls[arm]
+    return float(state.total[arm] / n + spec.sigma / math.sqrt(n) * rng.standard_normal())
 
 
-register(NormalTS, scores=_normal_scores, update=_update, additive=True, randomized=True)
+RAW.add(NormalTS, Raw(_normal_score))
+register(NormalTS, scores=raw_scores, update=_update, additive=True, randomized=True)
 
 
 # -------------------------------------------------------------------------------------- ε-greedy

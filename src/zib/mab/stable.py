@@ -77,6 +77,21 @@ def stable_law(stability: float) -> tuple[Floats, Floats, Floats, Floats, float]
 
 
 @jitable
+def draw_stable(stability: float, skewness: float, u: float, v: float) -> float:
+    """Return a draw of the standard stable law with mean 0; `u` and `v` are uniform on [0, 1).
+
+    The formula of Chambers, Mallows and Stuck, in the form of Weron (1996); stability in (1, 2].
+    """
+    angle = math.pi * (u - 0.5)
+    lean = skewness * math.tan(0.5 * math.pi * stability)
+    turned = stability * angle + math.atan(lean)
+    size = (1.0 + lean * lean) ** (0.5 / stability)
+    base = -math.log(1.0 - v) / max(math.cos(angle - turned), 1e-300)
+    out = size * math.sin(turned) / max(math.cos(angle), 1e-300) ** (1.0 / stability)
+    return float(out * base ** ((stability - 1.0) / stability))
+
+
+@jitable
 def log_density(spec: Any, own: Any, x: float) -> float:
     """Return the logarithm of the standard stable density."""
     distance = min(abs(x), HUGE)
@@ -136,24 +151,26 @@ def quantile(own: Any, arm: int, level: float) -> float:
 
 @jitable
 def place_points(spec: Any, own: Any, arm: int, count: int) -> None:
-    """Choose the points: quantiles of the law around the new reward, and of what was known."""
-    reward = own.rewards[arm, count - 1]
+    """Choose the points: quantiles of the law around every reward, and of what was known.
+
+    Those around the rewards see to it that there are points between modes far apart.
+    """
     if count == 1:
         for g in range(GRID):
-            own.points[arm, g] = reward + spec.sigma * own.quantiles[g]
+            own.points[arm, g] = own.rewards[arm, 0] + spec.sigma * own.quantiles[g]
         return
-    known = 1  # every second level each
-    around = 0
-    for g in range(GRID):
-        new = reward + spec.sigma * own.quantiles[around] if around < GRID else np.inf
-        old = quantile(own, arm, own.levels[known]) if known < GRID else np.inf
-        own.new_points[g] = min(new, old)
-        if new < old:
-            around += 2
-        else:
-            known += 2
-    for g in range(GRID):
-        own.points[arm, g] = own.new_points[g]
+    for g in range(GRID // 2):
+        j = g % count
+        around = own.rewards[arm, j] + spec.sigma * own.quantiles[2 * g]
+        own.new_points[2 * g] = quantile(own, arm, own.levels[2 * g + 1])
+        own.new_points[2 * g + 1] = around
+    for g in range(GRID):  # sorted by insertion
+        point = own.new_points[g]
+        at = g
+        while at > 0 and own.points[arm, at - 1] > point:
+            own.points[arm, at] = own.points[arm, at - 1]
+            at -= 1
+        own.points[arm, at] = point
 
 
 @jitable
