@@ -259,7 +259,7 @@ def test_laws_cannot_be_changed():
         (lambda: ZeroInflated(3.0, 0.5), "`law` must be a law such as Gaussian; got 3.0"),
         (lambda: QuantileTable((0.0, 0.5), (0.0, 1.0)), "`levels` must increase strictly"),
         (lambda: QuantileTable((0.0, 1.0), (1.0, 1.0)), "`values` must be 2 strictly increasing"),
-        (lambda: law_from_dict({"kind": "Cauchy"}), "`kind` must be one of"),
+        (lambda: law_from_dict({"kind": "Cauchy"}), "`kind` in `data` must be one of"),
         (lambda: law_from_dict({"kind": "Gaussian", "mu": 1.0}), "`data` must hold the parameters"),
         (lambda: Gaussian(0.0, 1.0).sample(None, -1), "`n` must lie in [0, inf]; got -1"),
         (lambda: Gaussian(0.0, 1.0).moment(-1.0), "`order` must lie in [0, inf); got -1.0"),

@@ -265,7 +265,7 @@ def seed(name: str, value: object) -> int:
     number = int(value)
     if number < 0 or number.bit_length() > LONGEST_WHOLE:
         raise InvalidParameterError(
-            f"`{name}` must be a whole number in [0, 2**{LONGEST_WHOLE}); got {shown(value)}"
+            f"`{name}` must lie in [0, 2**{LONGEST_WHOLE}); got {shown(value)}"
         )
     return number
 
