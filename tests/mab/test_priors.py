@@ -30,6 +30,7 @@ POLICIES = {
     "learned, gamma": mab.ZIPosterior(family="gamma", shape=0.5, prior="learned"),
     "learned, lognormal": mab.ZIPosterior(family="lognormal", prior="learned"),
     "outcomes": mab.OutcomesPosterior(edges=(0.5,)),
+    "outcomes, in one bin": mab.OutcomesPosterior(edges=(-1.0,)),
     "mots": mab.MOTS(horizon=100_000, sigma=1.0),
     "normal": mab.NormalTS(),
     "beta": mab.BetaTS(scale=5.0),

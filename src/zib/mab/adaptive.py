@@ -437,8 +437,8 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
         prob = rng.beta(state.own.alpha[0] + count, state.own.beta[0] + n - count)
         if family == UNDECIDED:  # hardly anything was paid: what was seen is what there is
             magnitude = state.total[k] / count if count > 0.0 else (top if top > 0.0 else 1.0)
-        elif count > 0.0 and is_stranger(state, k, rng):
-            magnitude = strange_magnitude(state, k, typical, rng)
+        elif count > 0.0 and is_stranger(state, count, rng):
+            magnitude = strange_magnitude(state.total[k] / count, typical, rng)
         else:
             magnitude = _draw(state, k, family, rng)
             if count == 0.0:

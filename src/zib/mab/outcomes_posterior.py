@@ -20,6 +20,7 @@ from zib.mab.outcomes import (
     pool_outcomes,
 )
 from zib.mab.posterior import BORROWED
+from zib.mab.sampling import is_stranger, strange_magnitude, typical_magnitude
 
 
 class OutcomesPosterior(OutcomeSpec):
@@ -78,6 +79,9 @@ def _value(spec: Any, state: Any, arm: int, j: int, rng: Any) -> float:
     mean = own.means[arm, j]
     scale = own.scales[j]
     if math.isnan(spec.outcomes.scales[j]):
+        if is_stranger(state, count, rng):
+            value = strange_magnitude(mean, typical_magnitude(state), rng)
+            return float(min(value, spec.outcomes.cuts[j]))
         freedom = count - 1.0 + BORROWED
         spread = own.spreads[arm, j] + BORROWED * scale * scale
         return float(mean + math.sqrt(spread / (freedom * count)) * rng.standard_t(freedom))

@@ -297,10 +297,10 @@ def _scales(spec: Any, state: Any) -> tuple[float, float]:
 def _draw(spec: Any, state: Any, arm: int, scales: tuple[float, float], rng: Any) -> float:
     """Draw a magnitude from its posterior under the flat prior, each arm on its own."""
     scale, typical = scales
-    if _borrows_scale(spec) and is_stranger(state, arm, rng):
-        return strange_magnitude(state, arm, typical, rng)
     count = state.nonzero[arm]
     mean = state.total[arm] / count
+    if _borrows_scale(spec) and is_stranger(state, count, rng):
+        return strange_magnitude(mean, typical, rng)
     if spec.family == GAUSSIAN:
         if not math.isnan(spec.sigma):
             return float(mean + spec.sigma / math.sqrt(count) * rng.standard_normal())
@@ -330,8 +330,8 @@ def _draw_learned(spec: Any, state: Any, arm: int, scales: tuple[float, float], 
     count = state.nonzero[arm]
     of_one = scale * scale
     if count > 0.0:
-        if _borrows_scale(spec) and is_stranger(state, arm, rng):
-            return strange_magnitude(state, arm, typical, rng)
+        if _borrows_scale(spec) and is_stranger(state, count, rng):
+            return strange_magnitude(state.total[arm] / count, typical, rng)
         mean, noise = place_and_noise(spec, state, arm, scale)
         if _borrows_scale(spec):
             own = state.own.log_spread[arm] if spec.family == LOGNORMAL else state.spread[arm]

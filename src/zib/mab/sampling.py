@@ -96,9 +96,8 @@ def typical_magnitude(state: Any) -> float:
 
 
 @jitable
-def is_stranger(state: Any, arm: int, rng: Any) -> bool:
-    """Whether the scatter of the others shall say nothing about this arm, this time."""
-    count = state.nonzero[arm]
+def is_stranger(state: Any, count: float, rng: Any) -> bool:
+    """Whether others shall say nothing, this time, about the scatter behind so many rewards."""
     if count >= FAMILIAR:
         return False
     share = min(1.0, AT_ONCE / state.nonzero.size)
@@ -106,8 +105,7 @@ def is_stranger(state: Any, arm: int, rng: Any) -> bool:
 
 
 @jitable
-def strange_magnitude(state: Any, arm: int, typical: float, rng: Any) -> float:
-    """Draw a magnitude above the arm's average by at least what is typical: P(more than x times
-    that) = 1/x²."""
-    mean = state.total[arm] / state.nonzero[arm]
+def strange_magnitude(mean: float, typical: float, rng: Any) -> float:
+    """Draw a magnitude above the average by at least what is typical: P(more than x times that)
+    = 1/x²."""
     return float(mean + max(abs(mean), typical) / math.sqrt(1.0 - rng.random()))
