@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -313,3 +313,67 @@ def test_a_bandit_in_use_says_so() -> None:
                 with pytest.raises(RuntimeError, match="one thread at a time; give each thread"):
                     act()
         bandit.update(bandit.select(), 1.0)
+
+
+# ------------------------------------------------------------------------------------ with features
+
+
+class FragileMeans(zib.Spec):
+    """A contextual policy that fails at a reward of 13 when half of it is learned."""
+
+
+class Sums(NamedTuple):
+    total: Any
+    count: Any
+
+
+def _sums_scores(
+    spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
+) -> None:
+    for k in range(out.size):
+        out[k] = state.total[0] * z[0, k]
+
+
+def _sums_update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
+    state.total[0] += reward * z[0]
+    if reward == 13.0:
+        raise ValueError("half way")
+    state.count[0] += 1.0
+
+
+zib.contextual.register_policy(
+    FragileMeans,
+    init=lambda spec, d, q: Sums(np.zeros(1), np.zeros(1)),
+    scores=_sums_scores,
+    update=_sums_update,
+    moments=lambda *arguments: None,
+)
+
+
+def test_a_contextual_kernel_that_raises_half_way_leaves_nothing_behind() -> None:
+    features = np.array([[1.0], [2.0], [3.0]])
+    with interpreted():
+        bandit = zib.ContextualBandit(FragileMeans(), n_features=1, seed=0)
+        for row in (0, 1, 2):
+            bandit.update(row, 0.1, features)
+        features[:] = 7.0  # the caller's memory is used again
+        unchanged_after(bandit, ValueError, "half way", lambda: bandit.update(0, 13.0, features))
+        act = lambda: bandit.update_many([0, 0, 0], [1.0, 13.0, 2.0], features)  # noqa: E731
+        unchanged_after(bandit, ValueError, "half way", act)
+        assert bandit.state.total[0] == pytest.approx(0.6)
+
+
+def test_a_contextual_bandit_in_use_says_so() -> None:
+    features = np.ones((2, 1))
+    with interpreted():
+        bandit = zib.ContextualBandit(FragileMeans(), n_features=1, seed=0)
+        with bandit._alone():
+            for act in (
+                lambda: bandit.select(features),
+                lambda: bandit.update(0, 1.0, features),
+                lambda: bandit.update_many([0, 0], [1.0, 2.0], features),
+                bandit.dumps,
+            ):
+                with pytest.raises(RuntimeError, match="one thread at a time"):
+                    act()
+        bandit.update(bandit.select(features), 1.0, features)
