@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,16 +13,30 @@ import zib
 from tests.contextual_policies import SPECS
 from zib.contextual.policy import POLICIES, register_policy
 from zib.core import spec as declare
+from zib.core.entry import interpreted
 from zib.testing import CONTEXTUAL_CHECKS, check_contextual_policy, contextual_checks_of
 from zib.testing.specs import check_refusals
 
 
+# what compares compiled code with the interpreter is slow, but for the two default policies;
+# recorded decisions are compared compiled for all of them
 @pytest.mark.parametrize(
     ("name", "check"),
-    [(name, check) for name, spec in SPECS.items() for check in contextual_checks_of(spec)],
+    [
+        pytest.param(
+            name,
+            check,
+            marks=[pytest.mark.slow]
+            if "compiled" in check and name not in ("joint ucb", "laplace ts")
+            else [],
+        )
+        for name, spec in SPECS.items()
+        for check in contextual_checks_of(spec)
+    ],
 )
 def test_policy(name: str, check: str) -> None:
-    CONTEXTUAL_CHECKS[check](SPECS[name])
+    with nullcontext() if "compiled" in check else interpreted():
+        CONTEXTUAL_CHECKS[check](SPECS[name])
 
 
 def test_no_registered_policy_is_left_out() -> None:

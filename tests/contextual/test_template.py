@@ -100,6 +100,7 @@ def naive_index(rows, rewards, features, scale):
     return np.array(out)
 
 
+@pytest.mark.slow
 def test_two_glms_choose_as_a_naive_implementation(rng) -> None:
     n_actions, dim, scale, random_rounds = 6, 3, 0.7, 8
     bandit = zib.ContextualBandit(
@@ -153,6 +154,7 @@ def test_scale_zero_plays_the_largest_estimate(rng) -> None:
             assert np.allclose(scores_of(bandit, features), estimates.p * estimates.mu)
 
 
+@pytest.mark.slow
 def test_thompson_sampling_is_that_of_laplace_ts(rng) -> None:
     # the same models, the same stream, the same order of draws: the same actions, to the last bit
     ours = zib.ContextualBandit(glms(kind="ts", random_rounds=0), n_features=(3, 2), seed=4)

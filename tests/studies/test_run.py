@@ -142,6 +142,7 @@ def test_an_interruption_in_mid_environment_shows_what_there_is(file, monkeypatc
     studies.write(outcome)
 
 
+@pytest.mark.slow
 def test_contextual_studies_run(tmp_path):
     (tmp_path / "c.toml").write_text("""
 horizon = 200

@@ -115,6 +115,7 @@ def test_joint_bounds_of_gaussian_rewards(p: float, delta: float, rng: np.random
                 accept(upper < mean * p, 0.4 * delta, n, p, mean, sigma)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.05, 0.4])
 @pytest.mark.parametrize("mean", MEANS)
 def test_joint_bounds_at_the_asymptotic_level(

@@ -109,6 +109,7 @@ def test_against_slsqp(seed: int) -> None:
         assert -1e-10 < (found - wanted) / scale < 1e-6, (counts, means, sigma, level)
 
 
+@pytest.mark.slow
 def test_the_outcome_worth_pushing_need_not_be_the_largest() -> None:
     # the second outcome pays less and was seen once: moving its mean is cheaper
     for counts, means, sigma in [

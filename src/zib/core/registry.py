@@ -10,6 +10,7 @@ runs at the same speed.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
@@ -79,10 +80,11 @@ class Registry(dict[type, Any]):
 
         def declare(declaration: _F) -> _F:
             name = declaration.__name__
+            parameter = next(iter(inspect.signature(declaration).parameters))
 
             @functools.wraps(declaration)
             def dispatch(spec: Any, *args: Any) -> Any:
-                return getattr(self.lookup(spec), name)(spec, *args)
+                return getattr(self.lookup(spec, parameter), name)(spec, *args)
 
             @overload(dispatch, strict=False, jit_options=jit_options)
             def compiled(spec: Any, *args: Any) -> Any:
