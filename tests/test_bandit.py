@@ -118,6 +118,7 @@ def test_batch_of_wrong_length() -> None:
 # ------------------------------------------------------------------------------------ decisions
 
 
+@pytest.mark.usefixtures("_both_ways")
 @pytest.mark.parametrize("name", ONLINE)
 def test_indices_preview_the_next_decision(name) -> None:
     bandit = zib.Bandit(ONLINE[name], n_arms=4, seed=2)
@@ -506,6 +507,7 @@ def test_copies_and_pickles_are_bandits_of_their_own(spec) -> None:
     assert bandit.pulls == trained(spec).pulls
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_a_shallow_copy_is_independent() -> None:
     bandit = zib.Bandit(n_arms=3, seed=1)
     bandit.update_many([0, 1, 2, 1], [0.0, 3.0, 0.0, 5.0])

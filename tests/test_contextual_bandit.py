@@ -77,6 +77,7 @@ def test_labels_and_arms_of_the_policy_must_agree() -> None:
 # ------------------------------------------------------------------------------ forms of features
 
 
+@pytest.mark.slow
 def test_every_form_of_the_same_features_decides_alike() -> None:
     whole = np.round(FEATURES, 2)
     forms = {

@@ -47,7 +47,14 @@ def matches(printed: str, expected: str) -> bool:
     return re.fullmatch(pattern, " ".join(printed.split()), re.DOTALL) is not None
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [  # that page plays contextual policies, which takes long to compile
+        pytest.param(page, marks=[pytest.mark.slow] if page.name == "logs.md" else [])
+        for page in RUN
+    ],
+    ids=lambda page: page.name,
+)
 def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

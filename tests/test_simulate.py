@@ -139,7 +139,7 @@ def test_memory_does_not_grow_with_the_horizon() -> None:
         ({"horizon": 0}, "`horizon` must lie in"),
         ({"horizon": 10.5}, "`horizon` must be a whole number"),
         ({"replications": 0}, "`replications` must lie in"),
-        ({"seed": -1}, "`seed` must be a whole number in"),
+        ({"seed": -1}, "`seed` must lie in"),
         ({"backend": "cloud"}, "`backend` must be one of 'serial'"),
         ({"workers": 0}, "`workers` must lie in"),
         ({"checkpoints": [500]}, "`checkpoints` must lie in"),

@@ -169,6 +169,7 @@ def test_thompson_sampling_is_that_of_laplace_ts(rng) -> None:
         theirs.update(row, reward, features)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("occurrence", "magnitude", "spec"),
     [

@@ -94,7 +94,9 @@ def test_baseline_subgaussian(rng, rule) -> None:
     follow(spec, oracle, rng, sizes=sizes, rtol=1e-7)
 
 
-@pytest.mark.parametrize("rule", ["component", "variance", "estimated"])
+@pytest.mark.parametrize(
+    "rule", ["component", "variance", pytest.param("estimated", marks=pytest.mark.slow)]
+)
 def test_baseline_subexponential(rng, rule) -> None:
     def oracle(histories, t, _):
         return [

@@ -103,6 +103,7 @@ def test_a_snapshot_plays_what_the_contextual_bandit_would(rng) -> None:
     assert again.value("it") == found.value("it")
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_labels_of_a_contextual_bandit_are_matched(rng) -> None:
     log = sparse_log(rng, n=2000, p=0.5)
     bandit = zib.ContextualBandit(zib.contextual.JointUCB(), n_features=1, arms=ARMS[::-1], seed=1)
