@@ -88,6 +88,7 @@ def test_findings_are_computed_from_the_verdicts():
         (["partly"] * 3, "in part"),
         (["fails"] * 3 + ["partly"], "mostly not"),
         (["open"] * 2, "undecided"),
+        (["holds"] * 2 + ["open"] * 3, "mostly undecided"),
     ],
 )
 def test_answers_count_decided_claims(statuses: list[Status], answer: str):

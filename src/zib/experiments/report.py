@@ -134,6 +134,8 @@ def _answer(version: str, judged: Judged) -> Answer:
     decided = counts["holds"] + counts["partly"] + counts["fails"]
     if not decided:
         return Answer(version, "undecided", "open", tally(counts))
+    if decided < counts["open"]:  # the few that are decided do not speak for the others
+        return Answer(version, "mostly undecided", "open", tally(counts))
     score = (counts["holds"] + 0.5 * counts["partly"]) / decided
     word = next(word for least, word in ANSWERS if score >= least)
     status: Status = "holds" if score >= 0.6 else "partly" if score >= 0.4 else "fails"
