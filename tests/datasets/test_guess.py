@@ -179,6 +179,7 @@ def test_what_is_given_is_kept() -> None:
     )
     assert found.roles == {
         "arm": "other", "reward": "cost", "propensity": None, "time": "t", "unit": None,
+        "cluster": None,
         "context": ("variant",),
     }  # fmt: skip
     assert found.reasons[:2] == ("arm: `other`, as given", "reward: `cost`, as given")

@@ -34,6 +34,7 @@ ROLES = {
     "context": ["age", "risk"],
     "time": "day",
     "unit": "customer",
+    "cluster": "risk",
 }
 
 
@@ -49,6 +50,8 @@ def check_is(log: LoggedData, frame: pd.DataFrame) -> None:
     seconds = (frame["day"] - pd.Timestamp("1970-01-01")).dt.total_seconds()
     np.testing.assert_array_equal(log.time, seconds)
     assert list(log.unit) == list(frame["customer"])
+    same = log.cluster[0] == log.cluster
+    np.testing.assert_array_equal(same, frame["risk"][0] == frame["risk"])
 
 
 def test_frames_and_files_give_the_same_log(frame: pd.DataFrame, tmp_path: Path) -> None:
@@ -144,6 +147,7 @@ def test_arrays_are_read_only_and_subsets_keep_arms(frame: pd.DataFrame) -> None
     assert part.arms == log.arms
     assert set(part.arm) == {1}
     assert list(part.unit) == list(frame["customer"][frame["variant"] == "b"])
+    np.testing.assert_array_equal(part.cluster, log.cluster[log.arm == 1])
     assert part.subset([0, 2]).n_rows == 2
     changed = log.with_propensity(np.full(log.n_rows, 0.5))
     assert set(changed.propensity) == {0.5}
@@ -200,6 +204,16 @@ BAD_FRAMES = {
         {"unit": ["u", "v", "u"]},
         {"unit": "unit"},
         r"column `unit` must name each unit once; rows 1 and 3 both hold 'u'",
+    ),
+    "missing cluster": (
+        {"user": [1.0, np.nan, 2.0]},
+        {"cluster": "user"},
+        r"column `user` must name a cluster in every row; row 2 is missing",
+    ),
+    "arms as clusters": (
+        {},
+        {"cluster": "arm"},
+        r"column `arm` is used twice; a cluster may only be a column of the context or the time",
     ),
     "missing context": (
         {"age": [1.0, np.nan, 2.0]},

@@ -53,11 +53,13 @@ KINDS_IN = {
     ("from_arrays", "arm"): "column of labels",
     ("from_arrays", "time"): "column",
     ("from_arrays", "unit"): "column of labels",
+    ("from_arrays", "cluster"): "column of labels",
     ("from_frame", "arm"): "column name",
     ("from_frame", "reward"): "column name",
     ("from_frame", "propensity"): "column name",
     ("from_frame", "time"): "column name",
     ("from_frame", "unit"): "column name",
+    ("from_frame", "cluster"): "column name",
     ("register_id", "name"): "new label",
     ("disjoint", "arms"): "array",
     ("hybrid", "arms"): "array",
@@ -392,6 +394,7 @@ def runs() -> Iterator[Call]:
         "context_names": ["age"],
         "time": [1.0, 2.0, 3.0],
         "unit": ["u", "v", "w"],
+        "cluster": ["u", "u", "w"],
         "arms": ["b", "a"],
     }
     yield Call("LoggedData.from_arrays", LoggedData.from_arrays, arrays)

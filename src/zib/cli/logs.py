@@ -24,6 +24,9 @@ Context = Annotated[
 ]
 Time = Annotated[str | None, typer.Option(help="Column with the time.")]
 Unit = Annotated[str | None, typer.Option(help="Column with the unit's id; must be unique.")]
+Cluster = Annotated[
+    str | None, typer.Option(help="Column whose rows belong together, such as the user of visits.")
+]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
 
@@ -37,6 +40,7 @@ def advise(
     context: Context = None,
     time: Time = None,
     unit: Unit = None,
+    cluster: Cluster = None,
     horizon: Annotated[
         int | None, typer.Option(help="Rounds to play; as many as the log has by default.", min=2)
     ] = None,
@@ -56,7 +60,7 @@ def advise(
     from zib.logs.advise import advise as make_advice
 
     with _refusing():
-        data, source = _open(log, arm, reward, propensity, context, time, unit)
+        data, source = _open(log, arm, reward, propensity, context, time, unit, cluster)
         folder = _folder(out)
         with _bar() as tell:
             try:
@@ -101,6 +105,7 @@ def evaluate(
     ] = None,
     time: Time = None,
     unit: Unit = None,
+    cluster: Cluster = None,
     estimator: Annotated[
         list[str] | None,
         typer.Option(help="ips, snips, dr, sndr, dm, clipped, switch or replay (repeat)."),
@@ -127,7 +132,7 @@ def evaluate(
             *(context or []),
             *(name for name in strata or [] if name not in (context or [])),
         ]
-        data, _ = _open(log, arm, reward, propensity, columns, time, unit)
+        data, _ = _open(log, arm, reward, propensity, columns, time, unit, cluster)
         folder = _folder(out)
         source: Any = "logged" if data.has_propensity else "estimated"
         with warnings_in_words():
@@ -157,11 +162,15 @@ def _open(
     context: list[str] | None,
     time: str | None,
     unit: str | None,
+    cluster: str | None,
 ) -> tuple[LoggedData | LogScan, dict[str, Any]]:
     """Return the log with named or guessed columns, and what to read it with."""
     from zib.logs import guess_columns, open_log
 
-    named = {"arm": arm, "reward": reward, "propensity": propensity, "time": time, "unit": unit}
+    named = {
+        "arm": arm, "reward": reward, "propensity": propensity, "time": time, "unit": unit,
+        "cluster": cluster,
+    }  # fmt: skip
     given = {role: column for role, column in named.items() if column is not None}
     guess = guess_columns(log, context=tuple(context or ()), **given)
     for role, reason in zip(_guessed_roles(guess, given), guess.reasons):

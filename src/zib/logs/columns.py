@@ -13,6 +13,7 @@ from zib.logs.tables import LogError
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 
 LARGEST = 1e100  # so that sums of squares stay finite
 MANY_ARMS = 10_000
@@ -125,6 +126,28 @@ def times(column: str, values: Any, start: int) -> Array:
         np.asarray(pc.cast(stamps, pa.int64()).to_numpy(zero_copy_only=False), dtype=np.float64)
         / 1e6
     )
+
+
+def hashes(column: str, values: Any, start: int, what: str) -> Hashes:
+    """Return 64 bits for each id, equal for equal ids; `what` says what the column names."""
+    import pyarrow as pa
+    from pandas.util import hash_array
+
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    names = values.dictionary.to_numpy(zero_copy_only=False)
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    if names.dtype.kind == "f" and np.isnan(names).any():
+        at = values.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        missing = missing | np.isnan(names)[at]
+    if missing.any():
+        raise LogError(
+            f"column `{column}` must name a {what} in every row; row "
+            f"{start + int(np.argmax(missing)) + 1} is missing"
+        )
+    of_names: Hashes = hash_array(names, categorize=False)
+    out: Hashes = of_names[values.indices.to_numpy(zero_copy_only=False)]
+    return out
 
 
 @dataclass

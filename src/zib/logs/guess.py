@@ -69,6 +69,7 @@ class Guess:
     propensity: str | None = None
     time: str | None = None
     unit: str | None = None
+    cluster: str | None = None
     context: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
@@ -77,7 +78,7 @@ class Guess:
         """The columns by the names of the arguments they are for."""
         return {
             role: getattr(self, role)
-            for role in ("arm", "reward", "propensity", "time", "unit", "context")
+            for role in ("arm", "reward", "propensity", "time", "unit", "cluster", "context")
         }
 
 
@@ -116,7 +117,7 @@ def guess_columns(source: Any, **given: Any) -> Guess:
         A pandas or Polars frame, or the path of a CSV or Parquet file.
     **given
         Roles that are known: ``arm``, ``reward``, ``propensity``, ``time``, ``unit``,
-        ``context``. They are kept. An empty string says that there is no such column.
+        ``cluster``, ``context``. They are kept. An empty string says that there is no such column.
 
     Notes
     -----
@@ -135,7 +136,7 @@ def guess_columns(source: Any, **given: Any) -> Guess:
     reward: `revenue`, by its name, 99 % zeros
     """
     table = open_table(source)
-    known = ("arm", "reward", "propensity", "time", "unit", "context")
+    known = ("arm", "reward", "propensity", "time", "unit", "cluster", "context")
     for role in given:
         if role not in known:
             raise LogError(f"roles are {', '.join(known)}; got {role!r}")

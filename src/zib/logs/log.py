@@ -12,6 +12,7 @@ from zib.core import validate
 from zib.logs.tables import BATCH, LogError
 
 Array = NDArray[np.float64]
+Hashes = NDArray[np.uint64]
 
 
 class LogBatch(NamedTuple):
@@ -31,6 +32,8 @@ class LogBatch(NamedTuple):
         (n, d): what was known before choosing; d may be 0.
     time
         When, or None.
+    cluster
+        64-bit hashes of the cluster each row belongs to, or None.
     """
 
     start: int
@@ -39,6 +42,7 @@ class LogBatch(NamedTuple):
     propensity: Array | None
     context: Array
     time: Array | None
+    cluster: Hashes | None = None
 
 
 @runtime_checkable
@@ -74,6 +78,7 @@ class Roles(TypedDict, total=False):
     context: Sequence[str]
     time: str | None
     unit: str | None
+    cluster: str | None
     arms: Sequence[Hashable] | None
 
 
@@ -92,7 +97,9 @@ def _column(name: str, values: Any) -> NDArray[Any]:
     except ValueError:
         array = np.array(None)
     text = name in ("reward", "propensity") and array.dtype.kind in "US"
-    if array.ndim != 1 or array.dtype.kind in "cV" or text:
+    # what prints as an address in memory names nothing
+    blank = array.dtype.kind == "O" and any(type(v).__repr__ is object.__repr__ for v in array.flat)
+    if array.ndim != 1 or array.dtype.kind in "cV" or text or blank:
         raise LogError(
             f"`{name}` must have one entry per decision, all of one kind; "
             f"got {validate.shown(values)}"
@@ -101,7 +108,8 @@ def _column(name: str, values: Any) -> NDArray[Any]:
 
 
 class LoggedData:
-    """A log in memory: arms, rewards, and optionally propensities, contexts, times and units.
+    """A log in memory: arms, rewards, and optionally propensities, contexts, times, units
+    and clusters.
 
     Make one with `from_frame`, `read` or `from_arrays`; they check everything once. The arrays are
     read-only. For a file that does not fit into memory use `LogScan`.
@@ -144,6 +152,7 @@ class LoggedData:
         context: Sequence[str] = (),
         time: str | None = None,
         unit: str | None = None,
+        cluster: str | None = None,
         arms: Sequence[Hashable] | None = None,
     ) -> LoggedData:
         """Return the log in a pandas or Polars frame.
@@ -162,6 +171,10 @@ class LoggedData:
             Column with numbers or dates.
         unit
             Column that names who was treated; each unit may occur once.
+        cluster
+            Column with what makes rows belong together, such as the user of several visits: rows
+            of one cluster may depend on each other in any way, those of different clusters may
+            not. It may be a column of the context, too.
         arms
             The arms in the order wanted; by default those that occur, sorted.
         """
@@ -169,7 +182,7 @@ class LoggedData:
 
         log = open_log(
             frame, arm=arm, reward=reward, propensity=propensity, context=context, time=time,
-            unit=unit, arms=arms, in_memory=np.inf,
+            unit=unit, cluster=cluster, arms=arms, in_memory=np.inf,
         )  # fmt: skip
         assert isinstance(log, LoggedData)
         return log
@@ -190,13 +203,17 @@ class LoggedData:
         context_names: Sequence[str] | None = None,
         time: ArrayLike | None = None,
         unit: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
         arms: Sequence[Hashable] | None = None,
     ) -> LoggedData:
         """Return the log in these arrays, one entry (or row of `context`) per decision."""
         import pandas as pd
 
         columns: dict[str, Any] = {"arm": list(_column("arm", arm).tolist())}
-        given = {"reward": reward, "propensity": propensity, "time": time, "unit": unit}
+        given = {
+            "reward": reward, "propensity": propensity, "time": time, "unit": unit,
+            "cluster": cluster,
+        }  # fmt: skip
         for name, values in given.items():
             if values is not None or name == "reward":
                 columns[name] = values if hasattr(values, "dtype") else _column(name, values)
@@ -221,7 +238,7 @@ class LoggedData:
                         f"`context_names` must name {matrix.shape[1]} different columns; "
                         f"got {validate.shown(context_names)}"
                     )
-            clash = set(names) & {"arm", "reward", "propensity", "time", "unit"}
+            clash = set(names) & {"arm", *given}
             if clash:
                 raise LogError(f"`context_names` must not hold {sorted(clash)[0]!r}")
             columns |= {name: matrix[:, j] for j, name in enumerate(names)}
@@ -229,7 +246,7 @@ class LoggedData:
             pd.DataFrame(columns), arm="arm", reward="reward",
             propensity="propensity" if propensity is not None else None, context=names,
             time="time" if time is not None else None, unit="unit" if unit is not None else None,
-            arms=arms,
+            cluster="cluster" if cluster is not None else None, arms=arms,
         )  # fmt: skip
 
     @property
@@ -271,6 +288,11 @@ class LoggedData:
     def unit(self) -> NDArray[Any] | None:
         """Who was treated in each row, or None."""
         return self._unit
+
+    @property
+    def cluster(self) -> Hashes | None:
+        """A 64-bit hash of the cluster of each row, or None."""
+        return self._columns.cluster
 
     @property
     def n_rows(self) -> int:
@@ -341,6 +363,7 @@ class LoggedData:
         columns: dict[str, Any] = {"arm": labels[self.arm], "reward": self.reward}
         for name, values in (
             ("propensity", self.propensity), ("time", self.time), ("unit", self._unit),
+            ("cluster", self.cluster),
         ):  # fmt: skip
             if values is not None:
                 columns[name] = values

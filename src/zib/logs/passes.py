@@ -17,18 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.validate import InvalidParameterError
-from zib.logs.log import Log
+from zib.logs.log import Hashes, Log
 from zib.stats.sampling import SmallestHashes, row_hashes
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Columns = tuple[Array | Codes | Hashes | None, ...]
 
 BLOCK = 65_536
 CELLS = 2**22  # at most so many (row, arm) pairs at once, for logs with many arms
 
 
 class Block(NamedTuple):
-    """Consecutive rows, `number` blocks after the first one."""
+    """Consecutive rows, `number` blocks after the first one; columns as in `LogBatch`."""
 
     number: int
     start: int
@@ -36,6 +37,8 @@ class Block(NamedTuple):
     reward: Array
     propensity: Array | None
     context: Array
+    time: Array | None = None
+    cluster: Hashes | None = None
 
     @property
     def size(self) -> int:
@@ -53,10 +56,10 @@ class Reader(Protocol):
 def blocks(log: Log) -> Iterator[Block]:
     """Yield all rows of a log in blocks whose size depends only on the number of arms."""
     full = min(BLOCK, max(CELLS // len(log.arms), 1024))
-    waiting: list[tuple[Array | Codes | None, ...]] = []
+    waiting: list[Columns] = []
     held = start = 0
     for batch in log.batches():
-        columns = (batch.arm, batch.reward, batch.propensity, batch.context)
+        columns = batch[1:]
         size, at = batch.reward.size, 0
         while at < size:
             take = min(size - at, full - held)
@@ -74,7 +77,7 @@ def blocks(log: Log) -> Iterator[Block]:
         )
 
 
-def _joined(pieces: list[tuple[Array | Codes | None, ...]], number: int, start: int) -> Block:
+def _joined(pieces: list[Columns], number: int, start: int) -> Block:
     first = pieces[0]
     if len(pieces) > 1:
         first = tuple(

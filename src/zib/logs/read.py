@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core import validate
-from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, looks_numeric, numbers, times
+from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, hashes, looks_numeric, numbers, times
 from zib.logs.log import LogBatch, LoggedData, Roles, describe, extras
 from zib.logs.tables import BATCH, LogError, open_table
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 
 MOST_UNITS = 50_000_000  # kept as 8 bytes each to find repetitions
 
@@ -34,6 +35,7 @@ class _Rows(NamedTuple):
     propensity: Array | None
     context: tuple[Array | Codes, ...]
     time: Array | None
+    cluster: Hashes | None
     unit: list[Any] | None
 
 
@@ -50,6 +52,7 @@ class _Layout:
         context: Sequence[str] = (),
         time: str | None = None,
         unit: str | None = None,
+        cluster: str | None = None,
         arms: Sequence[Hashable] | None = None,
     ) -> None:
         self.table = open_table(source)
@@ -66,6 +69,15 @@ class _Layout:
         repeated = sorted({c for c in self._columns if self._columns.count(c) > 1})
         if repeated:
             raise LogError(f"column `{repeated[0]}` is used twice; each column has one role")
+        self._cluster = None if cluster is None else find("cluster", cluster)
+        if self._cluster is not None:
+            if self._cluster in (self._arm, self._reward, self.propensity, self.unit):
+                raise LogError(
+                    f"column `{self._cluster}` is used twice; a cluster may only be a column of "
+                    "the context or the time besides"
+                )
+            if self._cluster not in self._columns:
+                self._columns.append(self._cluster)
         self._labels = Labels(
             self._arm, MANY_ARMS, "an arm should be chosen again and again: bin the values"
         )
@@ -130,6 +142,9 @@ class _Layout:
                 for name in self._context
             ),
             None if self._time is None else times(self._time, batch.column(self._time), start),
+            None
+            if self._cluster is None
+            else hashes(self._cluster, batch.column(self._cluster), start, "cluster"),
             batch.column(self.unit).to_pylist() if with_units and self.unit is not None else None,
         )
 
@@ -145,7 +160,7 @@ class _Layout:
                 parts.append(np.asarray(values, dtype=np.float64)[:, None])
         context = np.hstack(parts) if parts else np.empty((rows.reward.size, 0))
         arm = self._labels.final(rows.arm)
-        return LogBatch(rows.start, arm, rows.reward, rows.propensity, context, rows.time)
+        return LogBatch(rows.start, arm, rows.reward, rows.propensity, context, *rows[5:7])
 
     def batches(self, size: int) -> Iterator[LogBatch]:
         """Read the table again, unless its file has changed since."""
@@ -173,7 +188,7 @@ class _Layout:
 
         columns = LogBatch(
             0, joined("arm"), joined("reward"), joined("propensity"), joined("context"),
-            joined("time"),
+            joined("time"), joined("cluster"),
         )  # fmt: skip
         names: NDArray[Any] | None = None
         if units is not None:
@@ -195,8 +210,8 @@ def open_log(
     in_memory
         Number of rows up to which the log is kept in memory.
     **roles
-        The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time`` and ``unit``, and
-        ``arms``, as for `LoggedData.from_frame`.
+        The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time``, ``unit`` and
+        ``cluster``, and ``arms``, as for `LoggedData.from_frame`.
 
     Examples
     --------
@@ -226,8 +241,8 @@ class LogScan:
         Path of a CSV file (possibly compressed), of a Parquet file or of a folder of them; or a
         frame.
     **roles
-        The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time`` and ``unit``, and
-        ``arms``, as for `LoggedData.from_frame`.
+        The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time``, ``unit`` and
+        ``cluster``, and ``arms``, as for `LoggedData.from_frame`.
 
     Notes
     -----
@@ -312,14 +327,7 @@ class _Units:
         self._last: Any = None
 
     def add(self, values: Any, start: int) -> None:
-        from pandas.util import hash_array
-
-        if values.null_count:
-            at = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
-            raise LogError(
-                f"column `{self._column}` must name a unit in every row; row {start + at + 1} is "
-                "missing"
-            )
+        found = hashes(self._column, values, start, "unit")
         array = values.to_numpy(zero_copy_only=False)
         if self._increasing and array.dtype.kind in "iu":
             steps = bool(np.all(array[1:] > array[:-1]))
@@ -329,7 +337,7 @@ class _Units:
             self._increasing = False
         self._rows += len(array)
         if self._rows <= MOST_UNITS:
-            self._hashes.append(hash_array(array, categorize=False))
+            self._hashes.append(found)
 
     def check(self, layout: _Layout) -> None:
         if self._increasing:
@@ -342,9 +350,9 @@ class _Units:
                 stacklevel=4,
             )
             return
-        hashes = np.concatenate(self._hashes)
-        order = np.argsort(hashes, kind="stable")
-        equal = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+        found = np.concatenate(self._hashes)
+        order = np.argsort(found, kind="stable")
+        equal = np.flatnonzero(found[order[1:]] == found[order[:-1]])
         for i in equal[np.argsort(order[equal + 1])][:100]:  # the first repetition in the file
             first, second = int(order[i]), int(order[i + 1])
             one, other = _at(layout.units(), first, second)
