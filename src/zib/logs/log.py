@@ -97,8 +97,8 @@ def _column(name: str, values: Any) -> NDArray[Any]:
     except ValueError:
         array = np.array(None)
     text = name in ("reward", "propensity") and array.dtype.kind in "US"
-    # what prints as an address in memory names nothing
-    blank = array.dtype.kind == "O" and any(type(v).__repr__ is object.__repr__ for v in array.flat)
+    # a bare object prints as an address in memory and names nothing
+    blank = array.dtype.kind == "O" and any(type(v) is object for v in array.flat)
     if array.ndim != 1 or array.dtype.kind in "cV" or text or blank:
         raise LogError(
             f"`{name}` must have one entry per decision, all of one kind; "
