@@ -13,6 +13,7 @@ from zib.logs.advise.collect import SALT, collect
 from zib.logs.advise.context import context_report
 from zib.logs.advise.estimates import overall, summaries, within_sd
 from zib.logs.advise.law import fit_all, law_report
+from zib.stats.intervals import one_sided, skewed_mean
 from zib.stats.sampling import row_hashes
 
 
@@ -177,6 +178,40 @@ def test_the_interval_of_r_covers(law: str) -> None:
     found = collect(LoggedData.from_frame(frame, arm="arm", reward="reward"), 0, quiet)
     inside = np.mean([arm.r.low <= truth <= arm.r.high for arm in summaries(found, 0.95)])
     assert 0.925 - (0.03 if law == "log-normal" else 0.0) < inside < 0.975
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_intervals_of_rewards_of_one_sign_keep_to_it(sign: int) -> None:
+    rng = np.random.default_rng(0)
+    arm = np.repeat(np.arange(40), 500)
+    size = np.where(rng.random(arm.size) < 0.03, rng.lognormal(0.0, 2.5, arm.size), 0.0)
+    propensity = rng.uniform(0.2, 0.9, arm.size)
+    log = LoggedData.from_arrays(arm, sign * size, propensity=propensity)
+    found = collect(log, 0, quiet)
+    for arm_ in (*summaries(found, 0.95), overall(found, 0.95)):
+        for part in (*arm_.compared[1:], arm_.mu, arm_.r):
+            inner, outer = (part.low, part.high)[::sign]
+            assert 0.0 < sign * inner < sign * part.value < sign * outer
+    mixed = collect(LoggedData.from_arrays(arm, np.where(arm == 3, -size, size)), 0, quiet)
+    assert min(arm_.r.low for arm_ in summaries(mixed, 0.95)) < 0.0
+
+
+@pytest.mark.slow
+def test_the_ends_that_keep_to_the_sign_are_missed_no_more_often_than_stated() -> None:
+    # 20 000 samples each: a share of 2.5 % is exceeded by 0.5 points with probability 4e-6.
+    rng = np.random.default_rng(1)
+    for draw, mean in (
+        (lambda size: rng.exponential(1.0, size), 1.0),
+        (lambda size: rng.lognormal(0.0, 1.0, size), np.exp(0.5)),
+        (lambda size: rng.lognormal(0.0, 2.0, size), np.exp(2.0)),
+        (lambda size: 1.0 + rng.pareto(1.5, size), 3.0),
+    ):
+        for n in (10, 20, 50):
+            plain = skewed_mean(draw((n, 20_000)))
+            kept = one_sided(plain)
+            assert (kept.low > 0.0).all()
+            assert (kept.low >= plain.low).all()
+            assert np.mean(kept.low > mean) < 0.03
 
 
 def test_weighting_undoes_a_choice_that_depends_on_the_context() -> None:

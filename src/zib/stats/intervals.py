@@ -288,6 +288,31 @@ def skewed(
     return plain(Estimate(value, low, high))
 
 
+def one_sided(estimate: Estimate, sign: int = 1) -> Estimate:
+    """Return the interval of a mean that is known to be positive (or negative) with ends that are.
+
+    Where the end towards 0 lies at least half as far out as the estimate, it stays. Nearer to 0 it
+    follows a curve that joins smoothly there and never reaches 0: with h the relative distance of
+    the end from the estimate, ½·exp(1 − 2h) takes the place of 1 − h.
+
+    Examples
+    --------
+    >>> [round(x, 2) for x in one_sided(Estimate(10.0, 7.0, 15.0))]
+    [10.0, 7.0, 15.0]
+    >>> [round(x, 2) for x in one_sided(Estimate(10.0, -2.0, 40.0))]
+    [10.0, 1.23, 40.0]
+    """
+    ends = np.asarray(estimate.low if sign > 0 else estimate.high, dtype=np.float64) * sign
+    value = np.asarray(estimate.value, dtype=np.float64) * sign
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        h = np.where(np.isfinite(ends), 1.0 - ends / value, np.inf)
+        bent = np.where(np.isfinite(ends), 0.5 * value * np.exp(1.0 - 2.0 * h), 0.0)
+    near = sign * np.where((h > 0.5) & ~(value <= 0.0), bent, np.maximum(ends, 0.0))
+    if sign > 0:
+        return plain(Estimate(estimate.value, near, estimate.high))
+    return plain(Estimate(estimate.value, estimate.low, near))
+
+
 def skewed_mean(values: ArrayLike, *, level: float = LEVEL, axis: int = 0) -> Estimate:
     """Return the mean with Student's interval, corrected for the skewness of the values.
 

@@ -183,9 +183,10 @@ def advise(
     Notes
     -----
     Intervals: p by Clopper and Pearson; mu and r by Student's t with Hall's correction for
-    skewness. With fewer than ten non-zero rewards the spread of all arms is used, and r gets the
-    joint likelihood bound of both parts (`zib.theory.joint_kl_upper`). With propensities every row
-    counts 1/propensity when arms are compared (self-normalised, linearised variances).
+    skewness; where all rewards have one sign no end crosses 0 (`zib.stats.intervals.one_sided`).
+    With fewer than ten non-zero rewards the spread of all arms is used, and r gets the joint
+    likelihood bound of both parts (`zib.theory.joint_kl_upper`). With propensities every row counts
+    1/propensity when arms are compared (self-normalised, linearised variances).
 
     Examples
     --------

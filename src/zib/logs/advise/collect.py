@@ -116,6 +116,13 @@ class Collected:
         """Number of non-zero rewards."""
         return int(self.paid.count.sum())
 
+    @property
+    def sign(self) -> int:
+        """1 if all non-zero rewards are positive, −1 if all are negative, 0 if neither."""
+        if not self.n_paid or 0 < self.negative < self.n_paid:
+            return 0
+        return -1 if self.negative else 1
+
 
 class _Collector:
     """Reads blocks and keeps what `Collected` holds."""

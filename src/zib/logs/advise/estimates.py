@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from zib import theory
 from zib.logs.advise.collect import FEW, Collected
-from zib.stats.intervals import Estimate, normal_quantile, share, skewed
+from zib.stats.intervals import Estimate, normal_quantile, one_sided, share, skewed
 
 Array = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def summaries(found: Collected, level: float) -> tuple[ArmSummary, ...]:
     pooled_sd = within_sd(found).value
     positive = found.negative == 0
     whole = overall(found, level)
-    p, mu, r = _intervals(columns, level, pooled_sd)
+    p, mu, r = _intervals(columns, level, pooled_sd, found.sign)
     weighted = _weighted(found, columns, level, pooled_sd)
     out = []
     for k, label in enumerate(found.arms):
@@ -172,7 +172,8 @@ def overall(found: Collected, level: float) -> ArmSummary:
         )  # fmt: skip
     columns = _Columns(*(np.array([v]) for v in (n, b, mean, m2 / b, m3 / b)))
     p, mu, r = (
-        Estimate(*(float(x[0]) for x in part)) for part in _intervals(columns, level, math.nan)
+        Estimate(*(float(x[0]) for x in part))
+        for part in _intervals(columns, level, math.nan, found.sign)
     )
     sd = math.sqrt(m2 / (b - 1)) if b > 1 else math.nan
     return ArmSummary("all", int(n), int(b), p, mu, r, sd, *_parts(int(n), int(b), mean, m2 / b))
@@ -185,7 +186,9 @@ def _parts(n: int, b: int, mean: float, variance: float) -> tuple[float, float]:
     return p * (1.0 - p) * mean * mean, p * variance
 
 
-def _intervals(c: _Columns, level: float, pooled_sd: float) -> tuple[tuple[Array, ...], ...]:
+def _intervals(
+    c: _Columns, level: float, pooled_sd: float, sign: int
+) -> tuple[tuple[Array, ...], ...]:
     n, b = np.maximum(c.n, 1.0), c.b
     p = b / n
     _, p_low, p_high = share(b, n, level=level)
@@ -216,8 +219,9 @@ def _intervals(c: _Columns, level: float, pooled_sd: float) -> tuple[tuple[Array
     lone = (b < 2) & ~(few & (pooled_sd > 0))
     for array, end in ((low, -np.inf), (high, np.inf), (r_low, -np.inf), (r_high, np.inf)):
         array[lone] = end
-    mu = np.where(b > 0, c.mean, np.nan)
-    return (p, p_low, p_high), (mu, low, high), (r, r_low, r_high)
+    mu = Estimate(np.where(b > 0, c.mean, np.nan), low, high)
+    means = (mu, Estimate(r, r_low, r_high))
+    return (p, p_low, p_high), *(one_sided(each, sign) if sign else each for each in means)
 
 
 def _weighted(
@@ -250,13 +254,12 @@ def _weighted(
     unsure = payers < 2.0
     for array, end in ((mu_low, -np.inf), (mu_high, np.inf), (r_low, -np.inf), (r_high, np.inf)):
         array[unsure] = end
+    means = [Estimate(mu, mu_low, mu_high), Estimate(r, r_low, r_high)]
+    if found.sign:
+        means = [one_sided(each, found.sign) for each in means]
+    parts = (Estimate(p, p_low, p_high), *means)
     return [
-        Weighted(
-            Estimate(float(p[k]), float(p_low[k]), float(p_high[k])),
-            Estimate(float(mu[k]), float(mu_low[k]), float(mu_high[k])),
-            Estimate(float(r[k]), float(r_low[k]), float(r_high[k])),
-            float(rows[k]),
-        )
+        Weighted(*(Estimate(*(float(x[k]) for x in part)) for part in parts), float(rows[k]))
         for k in range(p.size)
     ]
 
