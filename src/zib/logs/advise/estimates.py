@@ -257,9 +257,13 @@ def _weighted(
     means = [Estimate(mu, mu_low, mu_high), Estimate(r, r_low, r_high)]
     if found.sign:
         means = [one_sided(each, found.sign) for each in means]
-    parts = (Estimate(p, p_low, p_high), *means)
+
+    def of(part: Estimate, k: int) -> Estimate:
+        return Estimate(*(float(x[k]) for x in part))
+
+    share_paid = Estimate(p, p_low, p_high)
     return [
-        Weighted(*(Estimate(*(float(x[k]) for x in part)) for part in parts), float(rows[k]))
+        Weighted(of(share_paid, k), of(means[0], k), of(means[1], k), float(rows[k]))
         for k in range(p.size)
     ]
 
