@@ -13,6 +13,7 @@ from zib.logs.advise.collect import SALT, collect
 from zib.logs.advise.context import context_report
 from zib.logs.advise.estimates import overall, summaries, within_sd
 from zib.logs.advise.law import fit_all, law_report
+from zib.logs.advise.values import ValueCounts
 from zib.stats.intervals import one_sided, skewed_mean
 from zib.stats.sampling import row_hashes
 
@@ -162,10 +163,10 @@ def test_the_two_parts_of_the_variance_add_up_to_it() -> None:
 
 @pytest.mark.parametrize("law", ["gaussian", "log-normal"])
 def test_the_interval_of_r_covers(law: str) -> None:
-    # p = 1 %, 5 000 rows, 2 000 logs. A coverage of 95 % is missed by more than 2.5 points with
+    # p = 4 %, 1 250 rows, 2 000 logs. A coverage of 95 % is missed by more than 2.5 points with
     # probability 3e-7 (binomial); a log-normal law with log sd 1 may lack up to 3 points more.
     rng = np.random.default_rng(8)
-    n, p, logs = 5_000, 0.01, 2_000
+    n, p, logs = 1_250, 0.04, 2_000
     arm = np.repeat(np.arange(logs), n)
     reward = np.zeros(arm.size)
     paid = rng.random(arm.size) < p
@@ -280,6 +281,8 @@ def test_a_known_law_is_recognised(name: str, unit: float) -> None:
     k = len(fits[0].parameters)
     assert fits[0].aic == pytest.approx(2 * k - 2 * likelihood, rel=1e-9)
     assert fits[0].bic == pytest.approx(np.log(3_000) * k - 2 * likelihood, rel=1e-9)
+    squared = stats.cramervonmises(x, fits[0].distribution().cdf).statistic / 3_000
+    assert fits[0].mean_distance == pytest.approx(np.sqrt(squared))
 
 
 def test_fits_are_scipys_maximum_likelihood() -> None:
@@ -317,6 +320,90 @@ def test_a_few_values_are_called_that() -> None:
     fixed = report(np.full(900, 7.0))
     assert fixed.constant == 7.0
     assert fixed.fits == ()
+
+
+def priced(n: int, seed: int = 0) -> np.ndarray:
+    """A quarter of the rewards is the smallest price, the others are bundles above it."""
+    rng = np.random.default_rng(seed)
+    more = np.round(29.99 + rng.gamma(2.0, 20.0, n), 2)
+    return np.where(rng.random(n) < 0.25, 29.99, more)
+
+
+def test_laws_are_ranked_by_what_the_picture_shows() -> None:
+    x = priced(3_000)
+    fits = fit_all(x, positive=True)
+    by_name = {fit.name: fit for fit in fits}
+    # the likelihood is largest for the law with a peak at the commonest value …
+    assert min(fits, key=lambda fit: fit.bic).name == "Pareto"
+    # … and its distribution function is twice as far off
+    assert fits[0].name == "log-normal"
+    assert by_name["Pareto"].distance > 1.5 * fits[0].distance
+    distances = [fit.mean_distance for fit in fits]
+    assert distances == sorted(distances)
+
+
+def test_values_that_occur_again_and_again_are_named() -> None:
+    x = priced(4_000)
+    found = report(x)
+    assert found.atoms[0] == (29.99, pytest.approx(np.mean(x == 29.99), rel=1e-12))
+    assert found.atoms_exact
+    assert "29.99 alone makes up 2" in found.words
+    counts = np.unique(x, return_counts=True)[1]
+    assert len(found.atoms) == np.sum(counts >= 0.02 * x.size)
+    assert report(np.random.default_rng(0).gamma(2.0, 1.0, 4_000)).atoms == ()
+
+
+def test_counts_of_values_do_not_depend_on_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = priced(6_000)
+    expected = np.unique(x, return_counts=True)
+    for room in (10, 10**6):
+        monkeypatch.setattr("zib.logs.advise.values.ROOM", room)
+        one, other = ValueCounts(), ValueCounts()
+        for part in np.array_split(x[:2_500], 7):
+            one.add(part)
+        other.add(x[2_500:])
+        one.merge(other)
+        np.testing.assert_array_equal(one.found(), expected)
+    # beyond what is kept, shares come from the sample
+    monkeypatch.setattr("zib.logs.advise.values.MOST_DISTINCT", expected[0].size - 1)
+    monkeypatch.setattr("zib.logs.advise.collect.MOST_VALUES", 2_000)
+    found = report(x)
+    assert not found.atoms_exact
+    # four standard errors of a share of 25 % in a sample of 2 000: probability 6e-5
+    assert found.atoms[0].share == pytest.approx(np.mean(x == 29.99), abs=0.04)
+    assert "in a sample" in found.words
+
+
+def test_a_reward_that_carries_an_arm_is_named() -> None:
+    rng = np.random.default_rng(0)
+    arm = rng.integers(0, 2, 4_000)
+    reward = np.where(rng.random(4_000) < 0.05, rng.normal(10.0, 1.0, 4_000), 0.0)
+    reward[arm == 1] *= 1.5
+    calm = LoggedData.from_arrays(arm, reward)
+    assert law_report(collect(calm, 0, quiet), 0.95).dominant == ()
+    at = np.flatnonzero((arm == 0) & (reward != 0))[3]
+    reward[at] = 5_000.0
+    advice = advise(LoggedData.from_arrays(arm, reward), simulate=False)
+    (found,) = advice.law.dominant
+    own = reward[arm == 0]
+    rest = np.delete(own, np.argmax(own))
+    assert (found.arm, found.reward) == (0, 5_000.0)
+    assert found.share == pytest.approx(5_000.0 / own.sum())
+    assert found.r_without == pytest.approx(rest.mean())
+    assert found.mu_without == pytest.approx(rest[rest != 0].mean())
+    (sentence,) = [note for note in advice.notes if note.startswith("One reward of 5000")]
+    assert "arm 1 would lead" in sentence
+
+
+def test_arms_that_always_pay_the_same_have_no_law() -> None:
+    rng = np.random.default_rng(0)
+    arm = rng.integers(0, 2, 3_000)
+    paid = rng.random(3_000) < 0.1
+    log = LoggedData.from_arrays(arm, np.where(paid, np.array([19.99, 29.99])[arm], 0.0))
+    found = law_report(collect(log, 0, quiet), 0.95)
+    assert found.fits == ()
+    assert "always pays the same" in found.words
+    assert {atom.value for atom in found.atoms} == {19.99, 29.99}
 
 
 def test_arms_of_different_size_are_brought_to_one_scale() -> None:

@@ -5,12 +5,15 @@ from zib.logs.advise.choose import Gain
 from zib.logs.advise.estimates import ArmSummary, Weighted
 from zib.logs.advise.law import Fit, LawReport, TailReport
 from zib.logs.advise.simulation import Earned, Simulation
+from zib.logs.advise.values import Atom, Dominant
 from zib.stats.intervals import Estimate
 
 __all__ = [
     "Advice",
     "Alternative",
     "ArmSummary",
+    "Atom",
+    "Dominant",
     "Earned",
     "Estimate",
     "Fit",

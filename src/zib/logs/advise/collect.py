@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.logs.advise.values import LargestRewards, ValueCounts
 from zib.logs.log import Log
 from zib.logs.passes import Block, Totals, read
 from zib.stats.moments import Moments
@@ -83,6 +84,10 @@ class Collected:
         A sample of equal size for each arm, with inverse propensities.
     top
         The largest magnitudes, decreasing.
+    counted
+        The different non-zero rewards and how often each occurs, or None if they are too many.
+    largest
+        The reward of the largest magnitude of each arm.
     context_arm, context_reward, context
         Two uniform samples joined: rows that paid and rows that did not, with their contexts.
     """
@@ -102,6 +107,8 @@ class Collected:
     arm_value_arm: Codes
     arm_value_weight: Array
     top: Array
+    counted: tuple[Array, Codes] | None
+    largest: Array
     context_arm: Codes
     context_reward: Array
     context: Array
@@ -138,10 +145,13 @@ class _Collector:
         most = min(MOST_CONTEXT, max(CONTEXT_NUMBERS // max(width, 1), 1_000))
         self._contexts = SmallestHashes(most, 2)  # without and with a reward
         self._top: Array = np.empty(0)
+        self._counts, self._largest = ValueCounts(), LargestRewards(n_arms)
 
     def look(self, block: Block) -> None:
         """Take in the rows of a block."""
         self._totals.look(block)
+        self._counts.look(block)
+        self._largest.look(block)
         key = row_hashes(self._seed, SALT, block.start, block.size)
         if self._weighted is not None and block.propensity is not None:
             self._weighted.add(block.arm, block.reward, block.propensity)
@@ -168,7 +178,7 @@ class _Collector:
             tuple(log.arms), tuple(log.context_names), int(log.n_rows),
             totals.rows.astype(np.float64), self._paid, self._weighted, totals.lowest,
             totals.highest, totals.negative, values, value_arm, own_values, own_arm, own_weights,
-            self._top, *contexts,
+            self._top, self._counts.found(), self._largest.found(), *contexts,
         )  # fmt: skip
 
 

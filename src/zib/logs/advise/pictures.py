@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from zib.logs.advise.advice import Advice
+    from zib.logs.advise.law import LawReport
 
 Array = NDArray[np.float64]
 
 MOST_DRAWN = 20  # arms
-BAR, POINTS = "#9FB6C9", "#0072B2"
+BAR, ATOMS, POINTS = "#9FB6C9", "#4A6B85", "#0072B2"
 _CURVES = (("#D55E00", "-"), ("#009E73", (0, (5, 2))), ("#AA4499", (0, (6, 2, 1, 2))))
 FAR = 40.0  # ratio of quantiles beyond which magnitudes are drawn on a logarithmic axis
 
@@ -46,17 +47,22 @@ def draw_all(advice: Advice, folder: Path) -> list[Picture]:
     with paper_style():
         save(*_arms_picture(advice))
         if law.sample.size:
-            fitted = {fit.name: fit.distribution() for fit in law.fits[:3]}
+            fitted = {
+                fit.name: fit.distribution()
+                for fit in law.fits[:3]
+                if fit.close or fit.mean_distance <= 2.0 * law.fits[0].mean_distance
+            }
             fig = magnitudes_figure(
                 law.sample, zero_share=advice.overall.zero_share, laws=fitted,
                 unit="reward" if law.sign > 0 else "loss",
+                atoms=() if law.adjusted else [(law.sign * v, share) for v, share in law.atoms],
             )  # fmt: skip
             levels = np.linspace(0.0, 1.0, 201)
             numbers = pd.DataFrame({"level": levels, "quantile": np.quantile(law.sample, levels)})
             save(fig, numbers, Picture(
                 "magnitudes",
-                "Left: share of rewards that are zero. Right: the others, with the three laws that "
-                "fit best.",
+                "Left: share of rewards that are zero. Right: the others, with the laws that fit "
+                "best." + _atoms_caption(law),
                 "Histogram of the non-zero rewards with fitted densities",
             ))  # fmt: skip
         if law.best is not None:
@@ -81,6 +87,14 @@ def draw_all(advice: Advice, folder: Path) -> list[Picture]:
         if advice.simulation is not None:
             save(*_earnings_picture(advice))
     return pictures
+
+
+def _atoms_caption(law: LawReport) -> str:
+    if not law.atoms or law.constant is not None:
+        return ""
+    if law.adjusted:
+        return " Arms are brought to one mean, so single values are not marked."
+    return " Dark: values that many rewards have; the largest are named."
 
 
 def _arms_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
@@ -156,7 +170,12 @@ def wants_log(values: Array) -> bool:
 
 
 def magnitudes_figure(
-    values: Array, *, zero_share: float, laws: Mapping[str, Any], unit: str = "reward"
+    values: Array,
+    *,
+    zero_share: float,
+    laws: Mapping[str, Any],
+    unit: str = "reward",
+    atoms: Sequence[tuple[float, float]] = (),
 ) -> Figure:
     """Draw the share of zeros and, apart from it, the non-zero rewards with fitted densities.
 
@@ -168,6 +187,8 @@ def magnitudes_figure(
         Share of zeros among all rewards.
     laws
         Labels and fitted laws (with ``pdf``), the best first; at most three are drawn.
+    atoms
+        Values that many rewards have and their shares, the largest share first.
     """
     import matplotlib.pyplot as plt
 
@@ -193,6 +214,7 @@ def magnitudes_figure(
     height = counts / (values.size * width)
     right.stairs(height, edges, fill=True, color=BAR, alpha=0.8, label="non-zero rewards")
     tallest = float(height.max())
+    _mark_atoms(right, atoms, edges, width, height)
     for (label, law), (color, line) in zip(laws.items(), _CURVES):
         with np.errstate(all="ignore"):
             density = np.asarray(law.pdf(x), dtype=np.float64)
@@ -203,11 +225,37 @@ def magnitudes_figure(
     if log:
         right.set_xscale("log")
     right.set_xlim(edges[0], edges[-1])
-    right.set_ylim(0, 1.25 * tallest)
+    right.set_ylim(0, (1.4 if atoms else 1.25) * tallest)
     right.set_xlabel(f"non-zero {unit}" + (" (logarithmic)" if log else ""))
     right.set_ylabel("density per factor of ten" if log else "density")
     right.legend(frameon=False, loc="upper right")
     return fig
+
+
+def _mark_atoms(
+    ax: Axes, atoms: Sequence[tuple[float, float]], edges: Array, width: Array, height: Array
+) -> None:
+    """Darken the part of the histogram that single values make up, and name the largest."""
+    inside = [(v, share) for v, share in atoms if edges[0] <= v <= edges[-1]]
+    if not inside:
+        return
+    dark = np.zeros(height.size)
+    for value, share in inside:
+        at = min(max(int(np.searchsorted(edges, value, side="right")) - 1, 0), height.size - 1)
+        dark[at] += share / width[at]
+    ax.stairs(np.minimum(dark, height), edges, fill=True, color=ATOMS, label="single values")
+    named: list[int] = []
+    for value, share in inside[:4]:
+        at = min(max(int(np.searchsorted(edges, value, side="right")) - 1, 0), height.size - 1)
+        if any(abs(at - other) < height.size / 12 for other in named):
+            continue  # its name would cover another
+        named.append(at)
+        ax.annotate(
+            f"{value:.6g}\n{percent(share)}", (value, height[at]), xytext=(0, 4),
+            textcoords="offset points", ha="left" if at < height.size / 20 else "center",
+            va="bottom", fontsize=8.5, color="#333333", zorder=5,
+            bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "alpha": 0.8, "linewidth": 0},
+        )  # fmt: skip
 
 
 def _edges(values: Array, log: bool) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zib.logs.advise.context import ContextReport
     from zib.logs.advise.estimates import ArmSummary
     from zib.logs.advise.law import LawReport, TailReport
+    from zib.logs.advise.values import Dominant
 
 UNIFORM, LOG = "uniform", "as in the log"  # policies that every simulation has
 
@@ -80,17 +81,19 @@ def plain_table(head: tuple[str, ...], rows: Rows) -> str:
 
 
 def law_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
-    """Return the table of fitted laws."""
-    head = ("law", "parameters", "AIC", "BIC", "distance")
-    best = min((fit.aic for fit in advice.law.fits), default=0.0)
-    least = min((fit.bic for fit in advice.law.fits), default=0.0)
+    """Return the table of fitted laws; BIC only where no value occurs again and again."""
+    law = advice.law
+    head: tuple[str, ...] = ("law", "parameters", "typical distance", "largest distance", "BIC")
+    least = min((fit.bic for fit in law.fits), default=0.0)
     rows: Rows = []
-    for fit in advice.law.fits:
+    for fit in law.fits:
         inside = ", ".join(f"{k.replace('_', ' ')} {number(v)}" for k, v in fit.parameters.items())
         rows.append(
-            (fit.name, inside, f"+{fit.aic - best:.1f}", f"+{fit.bic - least:.1f}",
-             f"{fit.distance:.3f}")
+            (fit.name, inside, f"{fit.mean_distance:.4f}", f"{fit.distance:.3f}",
+             f"+{fit.bic - least:.1f}")
         )  # fmt: skip
+    if law.atoms:
+        head, rows = head[:-1], [row[:-1] for row in rows]
     return head, rows
 
 
@@ -234,26 +237,70 @@ def _indented(text: str) -> str:
 
 
 def law_words(law: LawReport) -> str:
-    """Return which law fits best, in one sentence."""
+    """Return which law comes closest and which single values stand out."""
     if law.constant is not None:
         return f"All non-zero rewards are {law.constant:.6g}: only how often matters."
-    if law.best is None:
+    if law.best is None and law.n < FEWEST_FOR_LAW:
         return f"Too few non-zero rewards to fit a law ({law.n}; it takes {FEWEST_FOR_LAW})."
+    if law.best is None:
+        return "Every arm always pays the same amount when it pays, so there is no law to fit."
     inside = ", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in law.best.parameters.items())
     what = {"": "", "scaled": ", after bringing all arms to one mean",
             "centred": ", after centring all arms on one mean"}[law.adjusted]  # fmt: skip
+    best = law.best
     text = (
-        f"Of the laws tried the {law.best.name} fits best{what}: {inside}; largest distance "
-        f"between the distribution functions {law.best.distance:.3f}."
+        f"Of the laws tried the {best.name} fits best{what}: {inside}. Its distribution function "
+        f"is off by at most {best.distance:.2g}"
     )
+    if best.fits(law.n):
+        text += ", no more than chance explains."
+    else:
+        text += (
+            f" where chance explains {best.off_by_chance(law.n):.2g}, so it describes the shape "
+            "and not the details."
+        )
     if law.sign < 0:
         text += " All rewards are negative; the laws describe their size."
-    if law.points:
+    if law.points > 1:
         text += (
-            f" But the rewards sit mostly on {law.points} values, which hold "
-            f"{100 * law.points_share:.0f} % of them: a smooth law only describes the shape."
+            f" The rewards sit mostly on {law.points} values, which hold "
+            f"{100 * law.points_share:.0f} % of them."
         )
-    return text
+    return f"{text} {atom_words(law)}".rstrip()
+
+
+def atom_words(law: LawReport, most: int = 5) -> str:
+    """Return which values occur again and again, the most frequent first, or nothing."""
+    if not law.atoms or law.constant is not None:
+        return ""
+    first, *others = law.atoms[:most]
+    text = f"The value {first.value:.6g} alone makes up {percent(first.share)} of them"
+    if others:
+        text += "; others are " + ", ".join(f"{a.value:.6g} ({percent(a.share)})" for a in others)
+    more = len(law.atoms) - most
+    if more > 0:
+        text += f" and {more} more with at least 2 % each"
+    return text + ("." if law.atoms_exact else " (in a sample).")
+
+
+def dominant_words(arms: tuple[ArmSummary, ...], found: tuple[Dominant, ...]) -> tuple[str, ...]:
+    """Return which arms one reward carries, and whether another arm leads without it."""
+    out = []
+    ranked = sorted((a for a in arms if a.rows), key=lambda a: -a.compared[2].value)
+    for each in found[:3]:
+        text = (
+            f"One reward of {number(each.reward)} is {percent(each.share)} of all that arm "
+            f"{each.arm!r} paid. Without it mu would be {number(each.mu_without)} instead of "
+            f"{number(each.mu)}, and r {number(each.r_without)} instead of {number(each.r)}"
+        )
+        if len(ranked) > 1 and ranked[0].label == each.arm and ranked[0].weighted is None:
+            second = ranked[1]
+            if each.r_without < second.compared[2].value:
+                text += f": then arm {second.label!r} would lead"
+        out.append(text + ".")
+    if len(found) > 3:
+        out.append(f"Of {len(found) - 3} more arms one reward makes up more than 10 %.")
+    return tuple(out)
 
 
 def tail_words(tail: TailReport) -> str:
@@ -341,6 +388,7 @@ def notes(
         out.append(
             "The log has no propensities: comparing arms assumes that they were drawn at random."
         )
+    out += dominant_words(arms, law.dominant)
     families = set(law.by_arm.values())
     if len(families) > 1 and law.best is not None:
         other = sum(name != law.best.name for name in law.by_arm.values())
