@@ -361,6 +361,15 @@ def _contextual() -> Iterator[Call]:
         "save": {"path": str(Path(tempfile.mkdtemp(), "bandit.json"))},
     }.items():
         yield _method("ContextualBandit", bandit, name, arguments)
+    per_arm = contextual.Disjoint(spec=spec, n_arms=2)
+    users = zib.ContextualBandit(per_arm, n_features=2, arms=["a", "b"], seed=1)
+    for name, arguments in {
+        "select": {"features": [1.0, 0.5], "arms": ["b", "a"]},
+        "select_many": {"features": features, "arms": ["b", "a"]},
+        "predict": {"features": [1.0, 0.5], "level": 0.9, "arms": ["b", "a"]},
+        "update": {"arm": "a", "reward": 1.0, "features": [1.0, 0.5]},
+    }.items():
+        yield _method("ContextualBandit", users, name, arguments)
 
 
 def runs() -> Iterator[Call]:

@@ -136,6 +136,31 @@ def select_arms(pin: Any, arms: Any, z_rows: Any, w_rows: Any) -> int:
     return choose(pin.spec, pin.state, arms, space.z, space.w, pin.rng, space.work, out)
 
 
+@borrowing
+def _repeat(row: Any, columns: Any, n: int) -> None:
+    for i in range(row.size):
+        for k in range(n):
+            columns[i, k] = row[i]
+
+
+@Entry
+def select_users(pin: Any, arms: Any, z_rows: Any, w_rows: Any, chosen: Any) -> bool:
+    """Write which of `arms` is played for every row, whose features serve all of them.
+
+    False, and nothing drawn, if a feature is bad.
+    """
+    for row in range(chosen.size):
+        if not (_is_usable(z_rows[row]) and _is_usable(w_rows[row])):
+            return False
+    spec, state, rng, space = pin.spec, pin.state, pin.rng, pin.out
+    out = space.out[: arms.size]
+    for row in range(chosen.size):
+        _repeat(z_rows[row], space.z, arms.size)
+        _repeat(w_rows[row], space.w, arms.size)
+        chosen[row] = choose(spec, state, arms, space.z, space.w, rng, space.work, out)
+    return True
+
+
 @Entry
 def scores(pin: Any, arms: Any, out: Any) -> None:
     """Write the scores of the actions that were loaded."""

@@ -8,36 +8,36 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from zib.contextual import entry, policy
-from zib.contextual.entry import LARGEST_FEATURE
 from zib.contextual.joint import JointUCB
-from zib.contextual.links import StandardLink, resolve_link
+from zib.contextual.per_arm import Disjoint
 from zib.core import kernel, validate
-from zib.core.entry import Entry
 from zib.core.state import claim
 from zib.core.validate import InvalidParameterError, InvalidTypeError
-from zib.online.base import OnlinePolicy, Propensities, Seed
-from zib.online.features import Matrix, is_ready, matrix
+from zib.online import links
+from zib.online.actions import Actions
+from zib.online.base import Propensities, Seed
+from zib.online.features import Matrix, is_ready
 from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
-from zib.stats.predictions import Curve, Prediction, capped, predictions
+from zib.stats.predictions import Prediction, predictions
 
 _FIRST_CAPACITY = 32
 _MANY_FEATURES = 100_000  # a file may say so many that its state does not show
-_IDENTITY = StandardLink(name="identity")
 
 __all__ = ["ContextualBandit", "Prediction"]
 
 
-class ContextualBandit(OnlinePolicy):
-    """A contextual policy in use: every action comes with features, and actions may change.
+class ContextualBandit(Actions):
+    """A contextual policy in use: it decides by features.
 
     Parameters
     ----------
     spec
         The policy, one of `zib.contextual` or your own. None: `zib.contextual.JointUCB`, which has
-        to be told nothing.
+        to be told nothing; with `arms` a model of its own for each of them
+        (`zib.contextual.Disjoint`).
     n_features
         Number of features per action; or a pair (d, q), of the magnitude part and of the
         occurrence part.
@@ -53,9 +53,12 @@ class ContextualBandit(OnlinePolicy):
 
     Notes
     -----
-    Features have one row per action: an array, a list of lists or a DataFrame with numbers only. A
-    **tuple of two** of these gives the magnitude and the occurrence part features of their own; one
-    matrix serves both.
+    Where every arm has a model of its own, features are **one vector**: what is known about the
+    user, the same for all arms. `arms` in a call are then those to choose from. Where actions share
+    a model, features are **a matrix** with one row per action: an array, a list of lists or a
+    DataFrame with numbers only. `arms` in a call are then the labels of its rows. A **tuple of
+    two** gives the magnitude and the occurrence part features of their own; else both get the same.
+    Nothing is added to the features: include a 1 for the intercept.
 
     `select` never changes what was learned and `update` never draws, so rewards may come late, in
     any order and in batches; give each with the features that were decided on. Bad input raises one
@@ -65,8 +68,19 @@ class ContextualBandit(OnlinePolicy):
 
     Examples
     --------
+    One model per arm, one vector per user:
+
     >>> import numpy as np
     >>> import zib
+    >>> shop = zib.ContextualBandit(arms=["red", "blue"], n_features=2, seed=1)
+    >>> user = [1.0, 0.3]
+    >>> colour = shop.select(user)
+    >>> shop.update(colour, 12.5, user)
+    >>> len(shop.select_many([[1.0, 0.3], [1.0, -2.0]]))
+    2
+
+    One model for all actions, one row per action:
+
     >>> bandit = zib.ContextualBandit(zib.contextual.JointUCB(), n_features=2, seed=1)
     >>> rng = np.random.default_rng(0)
     >>> for _ in range(200):
@@ -81,7 +95,9 @@ class ContextualBandit(OnlinePolicy):
 
     _format = "zib.ContextualBandit"
     _format_version = 2
-    _compiled = ("_pin", "_space", "_select_one", "_select_pair", "_select_arms", "_learn")
+    _compiled = (
+        "_pin", "_space", "_select_one", "_select_pair", "_select_arms", "_select_users", "_learn",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -92,7 +108,9 @@ class ContextualBandit(OnlinePolicy):
         seed: Seed = None,
         inflated: float = 0.0,
     ) -> None:
-        spec = JointUCB() if spec is None else spec
+        labels = None if arms is None else validate.labels("arms", arms)
+        if spec is None:
+            spec = JointUCB() if labels is None else Disjoint(spec=JointUCB(), n_arms=len(labels))
         if type(spec) in kernel.REGISTRY:
             raise InvalidTypeError(
                 f"`spec` must be a contextual policy; {type(spec).__name__} is a policy without "
@@ -108,10 +126,10 @@ class ContextualBandit(OnlinePolicy):
         d, q = widths
         self._d = validate.integer("n_features", d, low=1)
         self._q = validate.integer("n_features", q, low=1)
-        super().__init__(spec, seed, inflated, getattr(_innermost(spec), "horizon", None))
+        super().__init__(spec, seed, inflated, getattr(links.innermost(spec), "horizon", None))
         n_arms = getattr(spec, "n_arms", None)
         self._known_arms = None if n_arms is None else int(n_arms)
-        self._arms = None if arms is None else validate.labels("arms", arms)
+        self._arms = labels
         if self._arms is not None and self._known_arms not in (None, len(self._arms)):
             raise InvalidParameterError(
                 f"`arms` must be {self._known_arms} labels, as many as the policy has arms; "
@@ -119,7 +137,7 @@ class ContextualBandit(OnlinePolicy):
             )
         self._position = {label: k for k, label in enumerate(self._arms or ())}
         self._state = policy.init(spec, self._d, self._q)
-        self._capacity = max(_FIRST_CAPACITY, len(self._position))
+        self._capacity = max(_FIRST_CAPACITY, len(self._position), self._known_arms or 0)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -128,9 +146,10 @@ class ContextualBandit(OnlinePolicy):
         self._select_one = entry.select_one.for_spec(self._spec)
         self._select_pair = entry.select.for_spec(self._spec)
         self._select_arms = entry.select_arms.for_spec(self._spec)
+        self._select_users = entry.select_users.for_spec(self._spec)
         self._learn = entry.update.for_spec(self._spec)
         if may_raise(self._spec):
-            for name in ("_select_one", "_select_pair", "_select_arms"):
+            for name in ("_select_one", "_select_pair", "_select_arms", "_select_users"):
                 setattr(self, name, undrawn(self._rng, getattr(self, name)))
             careful = Careful(arrays_in(self._state), repeatable=not self._has_objects)
             self._learn = functools.partial(_carefully, careful, self._learn)
@@ -181,16 +200,20 @@ class ContextualBandit(OnlinePolicy):
         Parameters
         ----------
         features
-            One row per action, or a tuple of two such matrices.
+            One vector, where every arm has a model of its own; or one row per action. Either may be
+            a tuple of two, for magnitude and occurrence.
         arms
-            Labels of the rows, where the actions differ from round to round. If the bandit was made
-            with labels they must be among those.
+            With one vector: the arms to choose from, all by default. With a matrix: the labels of
+            its rows, where the actions differ from round to round; if the bandit was made with
+            labels they must be among those.
         """
         labels = None if arms is None else tuple(validate.iterable("arms", arms))
         if is_ready(features, self._width):
             z = w = features
         else:
-            z, w = self._matrices(features)
+            z, w, alone = self._decided(features)
+            if alone:
+                return self._for_users(z, w, labels)[0]
         if not self._enter(False):
             raise InUseError
         try:
@@ -207,6 +230,35 @@ class ContextualBandit(OnlinePolicy):
             if row < 0:
                 self._refuse_features(z, w)
             return named[row]
+        finally:
+            self._leave()
+
+    def select_many(self, features: Any, arms: Iterable[Hashable] | None = None) -> list[Hashable]:
+        """Return the arm for each of many users, as `select` would one after the other.
+
+        Parameters
+        ----------
+        features
+            One row per user, or a tuple of two such matrices. For policies with a model of its own
+            for every arm.
+        arms
+            The arms to choose from, all by default.
+        """
+        labels = None if arms is None else tuple(validate.iterable("arms", arms))
+        z, w = self._matrices(features)
+        return self._for_users(z, w, labels)
+
+    def _for_users(self, z: Matrix, w: Matrix, labels: tuple[Hashable, ...] | None) -> list[Any]:
+        """Return the arm for every row."""
+        self._need_own_models()
+        if not self._enter(False):
+            raise InUseError
+        try:
+            named, ids = self._eligible(labels)
+            chosen = np.empty(len(z), dtype=np.int64)
+            if not self._select_users(self._pin, ids, z, w, chosen):
+                self._refuse_features(z, w)
+            return [named[k] for k in chosen.tolist()]
         finally:
             self._leave()
 
@@ -267,19 +319,9 @@ class ContextualBandit(OnlinePolicy):
             labels, ids = self._load(z, w, named)
             out = np.zeros((5, len(labels)))
             entry.moments.for_spec(self._spec)(self._pin, ids, out)
-        return predictions(labels, out, self._probability, self._magnitude(), level, self._inflated)
-
-    def _probability(self, predictors: Matrix) -> Matrix:
-        return capped(_apply(entry.link_values, _link_of(self._spec), predictors))
-
-    def _magnitude(self) -> Curve | None:
-        link = _magnitude_link_of(self._spec)
-        if link == _IDENTITY:
-            return None
-        return Curve(
-            lambda x: _apply(entry.link_values, link, x),
-            lambda x: _apply(entry.link_inverses, link, x),
-        )
+        probabilities = functools.partial(links.probabilities, self._spec)
+        magnitudes = links.magnitudes(self._spec)
+        return predictions(labels, out, probabilities, magnitudes, level, self._inflated)
 
     # -------------------------------------------------------------------------------- learning
 
@@ -300,7 +342,8 @@ class ContextualBandit(OnlinePolicy):
         reward
             The reward.
         features
-            What was decided on: the whole matrix (or tuple of two), or only the row of `arm`.
+            What was decided on: the vector of the user, or the whole matrix or only the row of
+            `arm` in it; or a tuple of two of these.
         arms
             Labels of the rows, if `select` was given them and `features` is the whole matrix.
         """
@@ -333,13 +376,13 @@ class ContextualBandit(OnlinePolicy):
         rewards
             Their rewards.
         features
-            One row per reward: the features of the action that was taken; or a tuple of two such
-            matrices.
+            One row per reward: the vector of the user, or the features of the action that was
+            taken; or a tuple of two such matrices.
         """
         known = validate.iterable("arms", arms)
-        ids = [self._arm_number(arm, 0, "arms") for arm in known]
+        ids = self._numbers(known)
         values = self._rewards(rewards, len(ids))
-        if not ids:
+        if not ids.size:
             return
         z, w = self._matrices(features)
         if len(z) != len(ids):
@@ -352,7 +395,7 @@ class ContextualBandit(OnlinePolicy):
                 self._warn_of_horizon()
             before = copy.deepcopy(self._state) if may_raise(self._spec) else None
             try:
-                for row, (k, value) in enumerate(zip(ids, values.tolist(), strict=True)):
+                for row, (k, value) in enumerate(zip(ids.tolist(), values.tolist(), strict=True)):
                     self._learn(self._pin, k, z, w, row, value)
             except BaseException:
                 if before is not None:
@@ -374,195 +417,9 @@ class ContextualBandit(OnlinePolicy):
                 claim(width)
         return cls(spec, n_features=(d, q), arms=arms, seed=seed, inflated=content["inflated"])
 
-    # ------------------------------------------------------------------------ checking features
-
-    def _matrices(self, features: Any) -> tuple[Matrix, Matrix]:
-        """Return the rows of both parts, in the form that compiled code was made for."""
-        if isinstance(features, tuple) and len(features) == 2:
-            z = matrix("features[0]", features[0], self._d)
-            w = matrix("features[1]", features[1], self._q)
-            if len(z) != len(w):
-                raise InvalidParameterError(
-                    f"`features` must have as many rows in both matrices; got {len(z)} and {len(w)}"
-                )
-            return z, w
-        self._need_pair()
-        rows = matrix("features", features, self._d)
-        return rows, rows
-
-    def _decided(self, features: Any) -> tuple[Matrix, Matrix, bool]:
-        """Return matrices, and whether they hold nothing but the row of the action."""
-        if features is None:
-            raise InvalidParameterError(
-                "`features` must be given with the reward: the matrix that was decided on, or the "
-                "row of the action; got none"
-            )
-        if isinstance(features, tuple) and len(features) == 2:
-            z, w = (validate.numbers(f"features[{i}]", part) for i, part in enumerate(features))
-            if z.ndim == w.ndim == 1:
-                return *self._matrices((z[None], w[None])), True
-            return *self._matrices((z, w)), False
-        self._need_pair()
-        rows = validate.numbers("features", features)
-        if rows.ndim == 1:
-            return *self._matrices(rows[None]), True
-        return *self._matrices(rows), False
-
-    def _need_pair(self) -> None:
-        if self._d != self._q:
-            raise InvalidParameterError(
-                f"`features` must be a tuple of two, with {self._d} features of the magnitude and "
-                f"{self._q} of the occurrence; got one"
-            )
-
-    def _refuse_features(self, z: Matrix, w: Matrix, row: int | None = None) -> None:
-        """Raise an error that names the first bad feature, of one row or of all, if any."""
-        names = ("features", "features") if z is w else ("features[0]", "features[1]")
-        for name, rows in zip(names, (z, w), strict=True):
-            checked = rows if row is None else rows[row]
-            validate.inside(name, checked, -LARGEST_FEATURE, LARGEST_FEATURE)
-
-    # ---------------------------------------------------------------------------- naming actions
-
-    def _given(
-        self, features: Any, arms: Iterable[Hashable] | None
-    ) -> tuple[Matrix, Matrix, tuple[Hashable, ...] | None]:
-        """Return what the caller gives, before the lock is taken: it may be the caller's code."""
-        return *self._matrices(features), None if arms is None else tuple(
-            validate.iterable("arms", arms)
-        )
-
-    def _load(
-        self, z: Matrix, w: Matrix, arms: tuple[Hashable, ...] | None
-    ) -> tuple[tuple[Hashable, ...], NDArray[np.int64]]:
-        """Put features where compiled code looks for them; return labels and arm numbers."""
-        labels, ids = self._actions(len(z), arms)
-        if not entry.load.for_spec(self._spec)(self._pin, z, w):
-            self._refuse_features(z, w)
-        return labels, ids
-
-    def _actions(
-        self, n: int, arms: Iterable[Hashable] | None
-    ) -> tuple[tuple[Hashable, ...], NDArray[np.int64]]:
-        """Return the label and the arm number of every row, and make room for them."""
-        labels: tuple[Hashable, ...]
-        if arms is not None:
-            labels = self._labels_of_rows(n, arms)
-            if self._arms is None and self._known_arms is None:
-                ids = np.arange(n)
-            else:
-                numbers = [self._arm_number(label, 0, "arms") for label in labels]
-                ids = np.array(numbers, dtype=np.int64)
-        elif self._arms is not None:
-            self._need_every_arm(n)
-            labels, ids = self._arms, np.arange(n)
-        else:
-            if self._known_arms is not None and n > self._known_arms:
-                raise InvalidParameterError(
-                    f"`features` must have at most {self._known_arms} rows, one per arm of the "
-                    f"policy; got {n}"
-                )
-            labels, ids = tuple(range(n)), np.arange(n)
-        room = self._space.out.size
-        if n > room:
-            self._capacity = max(n, 3 * room // 2)
-            self._prepare()
-        return labels, ids
-
-    def _labels_of_rows(self, n: int, arms: Iterable[Hashable]) -> tuple[Hashable, ...]:
-        labels = validate.labels("arms", arms)
-        if len(labels) != n:
-            raise InvalidParameterError(
-                f"`arms` must hold one label per row of `features`, {n}; got {len(labels)}"
-            )
-        return labels
-
-    def _need_every_arm(self, n: int) -> None:
-        if n != len(self._position):
-            raise InvalidParameterError(
-                f"`features` must have one row per arm, {len(self._position)}, or `arms` must name "
-                f"the arms of the rows; got {n} rows"
-            )
-
-    def _arm_number(self, arm: Hashable, row: int, name: str = "arm") -> int:
-        """Return the number the policy knows an arm by; its row if the policy does not care."""
-        if self._arms is not None:
-            return self._index(arm, name)
-        if self._known_arms is not None:
-            return validate.integer(name, arm, low=0, high=self._known_arms - 1)
-        return row
-
-    def _place(
-        self, arm: Hashable, n: int, arms: Iterable[Hashable] | None, alone: bool
-    ) -> tuple[int, int]:
-        """Return the row of an action that was taken, and the number of its arm."""
-        if alone:
-            return 0, self._arm_number(arm, 0)
-        if arms is not None:
-            labels = self._labels_of_rows(n, arms)
-            if validate.label("arm", arm) not in labels:
-                raise InvalidParameterError(
-                    f"`arm` must be one of `arms`; got {validate.shown(arm)}"
-                )
-            row = labels.index(arm)
-            return row, self._arm_number(arm, row)
-        if self._arms is not None:
-            row = self._index(arm)
-            self._need_every_arm(n)
-            return row, row
-        if type(arm) is not int or not 0 <= arm < n:
-            arm = self._row(arm, n)
-        return arm, self._arm_number(arm, arm)
-
-    def _row(self, arm: Any, n: int) -> int:
-        try:
-            return validate.integer("arm", arm, low=0, high=n - 1)
-        except InvalidParameterError:
-            raise InvalidParameterError(
-                f"`arm` must be a row of `features`, a whole number in [0, {n - 1}]; got "
-                f"{validate.shown(arm)}"
-            ) from None
-
 
 def _carefully(
     careful: Careful, learn: Any, pin: Any, k: int, z: Matrix, w: Matrix, row: int, reward: float
 ) -> Any:
     """Learn one row; a copy of it, since it may have to be learned again."""
     return careful(learn, pin, k, z[row : row + 1].copy(), w[row : row + 1].copy(), 0, reward)
-
-
-# ------------------------------------------------------------------------------------------ links
-
-
-def _innermost(spec: Any) -> Any:
-    """Return the policy nested in a policy, or the policy itself."""
-    for field in spec:
-        if type(field) in policy.POLICIES:
-            return _innermost(field)
-    return spec
-
-
-def _link_of(spec: Any) -> Any:
-    """Return the link of the occurrence."""
-    inner = _innermost(spec)
-    if not hasattr(inner, "link"):
-        raise TypeError(
-            f"{type(inner).__name__} has an occurrence part, so its spec needs a field `link`"
-        )
-    return resolve_link(inner.link, probability=False)
-
-
-def _magnitude_link_of(spec: Any) -> Any:
-    """Return the link of the magnitude: that of its model, if the model is one with a link."""
-    model = getattr(_innermost(spec), "magnitude", None)
-    if hasattr(model, "_fields") or hasattr(model, "predictor"):
-        return resolve_link(getattr(model, "link", _IDENTITY), probability=False)
-    return _IDENTITY
-
-
-def _apply(function: Entry, link: Any, values: Matrix) -> Matrix:
-    """Return a function of a link at every number of an array."""
-    flat = np.ascontiguousarray(values).reshape(-1)
-    out = np.zeros(flat.size)
-    function.for_spec(link)(link, flat, out)
-    return out.reshape(values.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,26 @@ def is_ready(values: Any, width: int) -> bool:
         and values.shape[1] == width
         and values.flags.carray
         and values.shape[0] > 0
+    )
+
+
+def is_ready_vector(values: Any, width: int) -> bool:
+    """Whether this is one row that compiled code takes as it is."""
+    return (
+        type(values) is np.ndarray
+        and values.ndim == 1
+        and values.dtype is _FLOAT
+        and values.shape[0] == width
+        and values.flags.carray
+    )
+
+
+def is_pair(features: Any) -> bool:
+    """Whether features are given for each part, and not as a vector of two numbers."""
+    return (
+        isinstance(features, tuple)
+        and len(features) == 2
+        and not all(isinstance(part, Real) for part in features)
     )
 
 
