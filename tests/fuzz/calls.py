@@ -296,8 +296,9 @@ def online() -> Iterator[Call]:
     yield Call(
         "Bandit",
         zib.Bandit,
-        {"spec": spec, "arms": ["a", "b"], "n_arms": None, "seed": 1, "inflated": 0.0},
-    )
+        {"spec": spec, "arms": ["a", "b"], "n_arms": None, "seed": 1, "inflated": 0.0,
+         "least_share": 0.1, "largest_share": 0.5, "evidence": 10, "draws": 50},
+    )  # fmt: skip
     yield Call("Bandit", zib.Bandit, {"spec": None, "n_arms": 3, "seed": 1})
     bandit = zib.Bandit(spec, arms=["a", "b"], seed=1)
     bandit.update_many(["a", "b", "a"], [0.0, 2.0, 3.0])
@@ -306,6 +307,10 @@ def online() -> Iterator[Call]:
     file = Path(tempfile.mkdtemp(), "bandit.json")
     bandit.save(file)
     for name, arguments in {
+        "select": {"arms": ["b"], "return_propensity": True},
+        "select_many": {"n": 3, "arms": ["b"], "return_propensity": True},
+        "indices": {"arms": ["b", "a"]},
+        "set_shares": {"least_share": 0.1, "largest_share": 0.5, "evidence": 10, "draws": 50},
         "update": {"arm": "a", "reward": 1.0},
         "update_many": {"arms": ["a", "b"], "rewards": [0.0, 1.0]},
         "revise": {"arm": "b", "old": 2.0, "new": 1.0},
@@ -313,7 +318,7 @@ def online() -> Iterator[Call]:
         "add_arm": {"arm": "c"},
         "remove_arm": {"arm": "b"},
         "means": {"level": 0.9, "anytime": True},
-        "propensities": {"draws": 20},
+        "propensities": {"draws": 20, "arms": ["b", "a"]},
         "save": {"path": str(file)},
     }.items():
         yield _method("Bandit", bandit, name, arguments)

@@ -187,13 +187,20 @@ def scores(pin, out):  # type: ignore[no-untyped-def]
 
 
 @kernel.jitable
-def _count_choices(spec, state, rng, out, draws, counts):  # type: ignore[no-untyped-def]
+def _count_choices(spec, state, rng, out, rows, among, draws, counts):  # type: ignore[no-untyped-def]
     for _ in range(draws):
-        counts[kernel.choose(spec, state, rng, out)] += 1
+        kernel.indices(spec, state, rng, out)
+        for i in range(rows.size):
+            among[i] = out[rows[i]]
+        counts[kernel.argmax_random(among, rng)] += 1
 
 
 @Entry
-def count_choices(pin, draws, counts):  # type: ignore[no-untyped-def]
+def count_choices(pin, rows, among, draws, counts):  # type: ignore[no-untyped-def]
+    """Add up how often each of the arms `rows` is chosen when only they may be."""
+    for i in range(rows.size):
+        if rows[i] < 0 or rows[i] >= pin.state.pulls.size:
+            raise IndexError("the arm is not one of those that were pinned")
     _count_choices(  # type: ignore[no-untyped-call]
-        pin.spec, pin.state, pin.rng, pin.out.scores, draws, counts
+        pin.spec, pin.state, pin.rng, pin.out.scores, rows, among, draws, counts
     )

@@ -20,6 +20,7 @@ class Role(IntEnum):
     POLICY = 1
     INSTANCE = 2
     BOOTSTRAP = 3
+    ALLOCATION = 4
 
 
 def stream(seed: int, role: Role, *key: int) -> np.random.Generator:

@@ -214,7 +214,7 @@ def dumps(content: dict[str, Any]) -> str:
     return json.dumps({**content, "checksum": _digest(content)}, allow_nan=False)
 
 
-def loads(text: str, kind: str, version: int, source: str) -> dict[str, Any]:
+def loads(text: str, kind: str, versions: range, source: str) -> dict[str, Any]:
     """Return the content after checking form, kind, version and checksum."""
     try:
         content = json.loads(text, parse_constant=_no_number)
@@ -225,11 +225,11 @@ def loads(text: str, kind: str, version: int, source: str) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != kind:
         raise SavedStateError(f"{source} is not a saved {kind}")
     found = content.get("format_version")
-    if type(found) is not int or found != version:
-        newer = isinstance(found, int) and found > version
+    if type(found) is not int or found not in versions:
+        newer = isinstance(found, int) and found >= versions.stop
         raise SavedStateError(
             f"{source} was written by {'a newer' if newer else 'an older'} zib (format "
-            f"{str(found)[:60]}; this one reads format {version}); "
+            f"{str(found)[:60]}; this one reads {_formats(versions)}); "
             + ("update zib" if newer else "learn from the log again, or read it with that version")
         )
     written = content.pop("checksum", None)
@@ -240,6 +240,10 @@ def loads(text: str, kind: str, version: int, source: str) -> dict[str, Any]:
     if written != digest:
         raise SavedStateError(f"{source} is damaged: its checksum does not match its content")
     return content
+
+
+def _formats(versions: range) -> str:
+    return " and ".join(f"format {version}" for version in versions)
 
 
 def _no_number(word: str) -> Any:

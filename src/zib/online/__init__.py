@@ -1,6 +1,7 @@
 """Policies in use on live decisions: `Bandit` and `ContextualBandit`."""
 
 from zib.core.saved import SavedStateError
+from zib.online.allocation import GuardRails
 from zib.online.bandit import ArmMeans, Bandit
 from zib.online.base import Propensities
 from zib.online.contextual import ContextualBandit, Prediction
@@ -9,6 +10,7 @@ __all__ = [
     "ArmMeans",
     "Bandit",
     "ContextualBandit",
+    "GuardRails",
     "Prediction",
     "Propensities",
     "SavedStateError",

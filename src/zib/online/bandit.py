@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from zib.core import entry, kernel, saved, validate
 from zib.core.exact import (
@@ -24,6 +24,14 @@ from zib.core.state import add_states, copied, rearranged
 from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.mab.adaptive import ZIAdaptive
 from zib.mab.wrappers import Wrapper
+from zib.online.allocation import (
+    MOST_KEPT,
+    Allocation,
+    GuardRails,
+    largest,
+    of_largest,
+    stream_of,
+)
 from zib.online.base import OnlinePolicy, Propensities, Seed
 from zib.online.categories import checked_categories, checked_category
 from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
@@ -33,6 +41,7 @@ __all__ = ["ArmMeans", "Bandit"]
 
 
 MOST_ARMS = 10_000_000  # more would not fit into memory
+MOST_DECISIONS = 10_000_000  # at once
 _NOBODY = object()  # the label of no arm
 
 
@@ -52,6 +61,17 @@ class Bandit(OnlinePolicy):
     inflated
         The reward that means "nothing happened", 0 unless said otherwise. A reward exactly equal to
         it is evidence for the occurrence part only.
+    least_share
+        Least probability of every arm at every decision, at most 1/K.
+    largest_share
+        Largest probability of an arm without evidence. What it may not take goes to the arms with
+        evidence, as the policy would play those alone. While no arm has evidence shares are as even
+        as it takes, at most 1/K or `largest_share`, whichever is larger.
+    evidence
+        How many rewards of an arm, zeros included, must have returned (and not be forgotten, by
+        policies that forget) until it may take more than `largest_share`.
+    draws
+        How many decisions of a policy with random scores are simulated to know its shares.
 
     Notes
     -----
@@ -60,6 +80,14 @@ class Bandit(OnlinePolicy):
     one clear error, and after any error everything is as it was before. One object serves one
     thread: a second that comes while it is in use gets a RuntimeError. Give each worker its own and
     `merge` them.
+
+    With a `least_share` or a `largest_share`, and wherever a propensity is asked for, a decision is
+    **drawn from an allocation**: one probability per arm, computed from what was learned and used
+    until something else is learned. For policies with random scores it is how often each arm wins
+    in `draws` simulated decisions, for the others 1 for the largest score (ties share evenly);
+    then shares are brought within the limits. The probability that is returned is therefore exact
+    for the decision that was made, and never 0. The shares hold whether rewards have returned or
+    not: a new arm whose rewards take a week stays at its `largest_share` for that week.
 
     Examples
     --------
@@ -73,8 +101,16 @@ class Bandit(OnlinePolicy):
     """
 
     _format = "zib.Bandit"
-    _format_version = 2
-    _compiled = ("_pin", "_select", "_update", "_update_block")
+    _format_version = 3
+    _compiled = (
+        "_pin",
+        "_select",
+        "_score",
+        "_update",
+        "_update_block",
+        "_allocations",
+        "_allocated_at",
+    )
     _changing = ("_state", "_sums")
     _horizon_hint = ". Use zib.mab.Anytime(spec=...) when the horizon is unknown."
 
@@ -86,6 +122,10 @@ class Bandit(OnlinePolicy):
         n_arms: int | None = None,
         seed: Seed = None,
         inflated: float = 0.0,
+        least_share: float = 0.0,
+        largest_share: float = 1.0,
+        evidence: int = 100,
+        draws: int = 1_000,
     ) -> None:
         spec = ZIAdaptive() if spec is None else spec
         kernel.lookup(spec)
@@ -102,12 +142,19 @@ class Bandit(OnlinePolicy):
         if arms is None:
             arms = range(validate.integer("n_arms", n_arms, low=1, high=MOST_ARMS))
         labels = validate.labels("arms", arms)
-        super().__init__(spec, seed, inflated, getattr(spec, "horizon", None))
+        rails = GuardRails(
+            least_share=least_share, largest_share=largest_share, evidence=evidence, draws=draws
+        )
+        rails.check_room(len(labels))
+        super().__init__(spec, seed, inflated, getattr(spec, "horizon", None), rails)
         self._adopt(labels, kernel.init(spec, len(labels)), self._no_sums(len(labels)))
 
     def _no_sums(self, n_arms: int) -> ExactSums:
         """Return exact sums before any reward; of no arms where rewards cannot be revised."""
         return ExactSums.new({"arms": n_arms if kernel.is_additive(self._spec) else 0})
+
+    def _check_rails(self, rails: GuardRails) -> None:
+        rails.check_room(self.n_arms)
 
     def _adopt(self, arms: tuple[Hashable, ...], state: Any, sums: ExactSums) -> None:
         self._arms = arms
@@ -118,6 +165,7 @@ class Bandit(OnlinePolicy):
 
     def _prepare(self) -> None:
         self._select = entry.select.for_spec(self._spec)
+        self._score = entry.scores.for_spec(self._spec)
         self._n_categories = int(getattr(self._spec, "n_categories", 0))
         told = self._n_categories > 0
         self._update = (entry.learn if told else entry.update).for_spec(self._spec)
@@ -128,8 +176,15 @@ class Bandit(OnlinePolicy):
         if may_raise(self._spec):
             careful = Careful(arrays_in((self._state, self._sums)))
             self._select = undrawn(self._rng, self._select)
+            self._score = undrawn(self._rng, self._score)
             self._update = functools.partial(careful, self._update)
             self._update_block = functools.partial(careful, self._update_block)
+        self._forget_shares()
+
+    def _forget_shares(self) -> None:
+        self._guarded = self._rails.limits
+        self._allocations: dict[tuple[Hashable, ...] | None, Allocation] = {}
+        self._allocated_at = self._learned
 
     # ------------------------------------------------------------------------------- what it is
 
@@ -153,47 +208,188 @@ class Bandit(OnlinePolicy):
 
     # -------------------------------------------------------------------------------- deciding
 
-    def select(self) -> Hashable:
-        """Return the label of the arm to play now."""
+    def select(
+        self, arms: Iterable[Hashable] | None = None, *, return_propensity: bool = False
+    ) -> Any:
+        """Return the label of the arm to play now.
+
+        Parameters
+        ----------
+        arms
+            Labels of the arms that may be played this time; None: all.
+        return_propensity
+            Whether to return a pair, the label and the probability with which it was chosen. The
+            decision is then drawn from an allocation (see the notes of `Bandit`), so the
+            probability is exact and never 0. Asking costs a table look-up until something else is
+            learned.
+
+        Examples
+        --------
+        >>> import zib
+        >>> bandit = zib.Bandit(arms=["red", "blue"], seed=1, least_share=0.1)
+        >>> bandit.update_many(["red"] * 50 + ["blue"] * 50, [0.0] * 50 + [2.0] * 50)
+        >>> bandit.select(return_propensity=True)
+        ('blue', 0.9)
+        >>> bandit.select(arms=["red"], return_propensity=True)
+        ('red', 1.0)
+        """
+        if arms is None and return_propensity is False and not self._guarded:
+            if not self._enter(False):
+                raise InUseError
+            try:
+                return self._arms[self._select(self._pin)]
+            finally:
+                self._leave()
+        asked = return_propensity is True or validate.flag("return_propensity", return_propensity)
+        labels = None if arms is None else tuple(validate.iterable("arms", arms))
         if not self._enter(False):
             raise InUseError
         try:
-            return self._arms[self._select(self._pin)]  # type: ignore[no-any-return]
+            if not (asked or self._guarded):
+                return self._arms[self._best(self._rows(labels))]
+            found = self._allocation(labels)
+            k = found.draw(self._rng)
+            return (found.labels[k], found.shares[k]) if asked else found.labels[k]
         finally:
             self._leave()
 
-    def indices(self) -> dict[Hashable, float]:
-        """Return the score of every arm; the next `select` takes the largest.
+    def select_many(
+        self, n: int, arms: Iterable[Hashable] | None = None, *, return_propensity: bool = False
+    ) -> Any:
+        """Return a list of the arms to play in the next `n` decisions.
+
+        They are those that `n` calls of `select` would return. Nothing is learned in between, so
+        a policy without chance returns one arm `n` times, unless there is a `least_share`.
+
+        Parameters
+        ----------
+        n
+            How many decisions.
+        arms, return_propensity
+            As for `select`; with `return_propensity` a pair, the labels and an array of their
+            probabilities.
+        """
+        n = validate.integer("n", n, low=0, high=MOST_DECISIONS)
+        asked = validate.flag("return_propensity", return_propensity)
+        labels = None if arms is None else tuple(validate.iterable("arms", arms))
+        with self._alone():
+            if asked or self._guarded:
+                found = self._allocation(labels)
+                positions = found.draw_many(self._rng, n)
+                chosen = [found.labels[k] for k in positions]
+                return (chosen, np.array(found.shares)[positions]) if asked else chosen
+            decide, over = (
+                (self._select, self._pin) if labels is None else (self._best, self._rows(labels))
+            )
+            before = self._rng.bit_generator.state
+            try:
+                return [self._arms[decide(over)] for _ in range(n)]
+            except BaseException:
+                self._rng.bit_generator.state = before
+                raise
+
+    def indices(self, arms: Iterable[Hashable] | None = None) -> dict[Hashable, float]:
+        """Return the score of every arm, or of some `arms`; a plain `select` takes the largest.
 
         For a Thompson sampling policy these are the draws the next `select` will make: the stream
-        is copied, not advanced.
+        is copied, not advanced. Limits on shares play no part.
         """
+        given = None if arms is None else tuple(validate.iterable("arms", arms))
         with self._alone():
-            out = np.zeros(self.n_arms)
+            rows = self._rows(given)
             preview = entry.pin(self._spec, self._state, self._same_stream())
-            entry.scores.for_spec(self._spec)(preview, out)
-            return dict(zip(self._arms, out.tolist(), strict=True))
+            scores = self._scores(preview, rows).tolist()
+            return dict(zip(self._arms if given is None else given, scores, strict=True))
 
-    def propensities(self, draws: int = 10_000) -> Propensities:
-        """Return the probability of each arm at the next decision.
+    def propensities(
+        self, draws: int = 10_000, *, arms: Iterable[Hashable] | None = None
+    ) -> Propensities:
+        """Return the probability of each arm, or of some `arms`, at the next decision.
 
-        Exact for index policies (ties share evenly) and wherever the policy knows it; else from
-        `draws` simulated decisions on a stream of their own, with `error` the largest standard
-        error. The decisions to come are not affected.
+        Exact for index policies (ties share evenly), wherever the policy knows it, and with limits
+        on shares; else from `draws` simulated decisions on a stream of their own, with `error` the
+        largest standard error. The decisions to come are not affected. To log the probability of
+        a decision, use `select(return_propensity=True)`.
         """
         draws = validate.integer("draws", draws, low=1)
-        known = kernel.lookup(self._spec).propensities
-        if known is None and not kernel.draws_randomly(self._spec):
-            return Propensities.of_largest(self.indices())
+        given = None if arms is None else tuple(validate.iterable("arms", arms))
         with self._alone():
-            if known is not None:
-                shares = np.asarray(known(self._spec, self._state)).tolist()
-                found = dict(zip(self._arms, shares, strict=True))
-                return Propensities(found, exact=True, error=0.0)
-            counts = np.zeros(self.n_arms, dtype=np.int64)
-            pin = entry.pin(self._spec, self._state, self._own_stream())
-            entry.count_choices.for_spec(self._spec)(pin, draws, counts)
-            return Propensities.of_counts(self._arms, counts)
+            rows = self._rows(given)
+            labels = self._arms if given is None else given
+            shares = np.array(self._allocation(given).shares) if self._guarded else self._sure(rows)
+            if shares is None:
+                return Propensities.of_counts(labels, self._counts(rows, draws, self._own_stream()))
+            named = dict(zip(labels, shares.tolist(), strict=True))
+            return Propensities(named, exact=True, error=0.0)
+
+    # ---------------------------------------------------------------------- shares of the decisions
+
+    def _rows(self, arms: tuple[Hashable, ...] | None) -> NDArray[np.int64]:
+        """Return the numbers of the arms that may be played, or raise."""
+        if arms is None:
+            return np.arange(self.n_arms)
+        numbers = [self._index(arm, "arms") for arm in validate.labels("arms", arms)]
+        return np.array(numbers, dtype=np.int64)
+
+    def _scores(self, pin: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the exact scores of some arms; the others are scored, too, and left out."""
+        out = np.zeros(self.n_arms)
+        self._score(pin, out)
+        return out[rows]
+
+    def _best(self, rows: NDArray[np.int64]) -> int:
+        """Return which of some arms has the largest score."""
+        return int(rows[largest(self._scores(self._pin, rows), self._rng)])
+
+    def _counts(
+        self, rows: NDArray[np.int64], draws: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Return how often each of some arms wins in simulated decisions."""
+        counts = np.zeros(rows.size, dtype=np.int64)
+        pin = entry.pin(self._spec, self._state, rng)
+        entry.count_choices.for_spec(self._spec)(pin, rows, np.zeros(rows.size), draws, counts)
+        return counts
+
+    def _sure(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """Return the probabilities of some arms where they need not be estimated."""
+        known = kernel.lookup(self._spec).propensities
+        if known is not None and rows.size == self.n_arms:
+            return np.asarray(known(self._spec, self._state))[rows]
+        if kernel.draws_randomly(self._spec):
+            return None
+        unused = np.random.default_rng(0)
+        return of_largest(self._scores(entry.pin(self._spec, self._state, unused), rows))
+
+    def _wanted(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the shares that the policy wants some arms to have: a function of the state."""
+        sure = self._sure(rows)
+        if sure is not None:
+            return sure
+        state, draws = self._state, self._rails.draws
+        return self._counts(rows, draws, stream_of(state.pulls, state.total, rows)) / draws
+
+    def _allocation(self, arms: tuple[Hashable, ...] | None) -> Allocation:
+        """Return the probabilities of the arms that may be played, computed once per state."""
+        if self._allocated_at != self._learned or len(self._allocations) > MOST_KEPT:
+            self._forget_shares()
+        try:
+            found = self._allocations.get(arms)
+        except TypeError:  # a label that is none
+            found = None
+        if found is None:
+            rows = self._rows(arms)
+            pulls = self._state.pulls[rows]
+
+            def known() -> NDArray[np.float64]:
+                tried = np.flatnonzero(pulls >= self._rails.evidence)
+                out = np.zeros(rows.size)
+                out[tried] = self._wanted(rows[tried])
+                return out
+
+            shares = self._rails.applied(self._wanted(rows), pulls, known)
+            found = Allocation.of(self._arms if arms is None else arms, shares)
+            self._allocations[arms] = found
+        return found
 
     def means(self, level: float = 0.95, *, anytime: bool = False) -> dict[Hashable, ArmMeans]:
         """Return, per arm, estimates and intervals of p, mu and r = p·mu separately.
@@ -332,7 +528,8 @@ class Bandit(OnlinePolicy):
         Parameters
         ----------
         other
-            A bandit with the same policy and inflated value. Arms only it knows are added here.
+            A bandit with the same policy and inflated value. Arms only it knows are added here;
+            its limits on shares are not taken over.
         since
             The common state both started from, if it was not empty; it is then counted once. Arms
             of it that this bandit has removed stay removed.
@@ -353,6 +550,7 @@ class Bandit(OnlinePolicy):
             gone = () if since is None else since._arms  # known before: this side removed them
             known = {*self._position, *gone}
             labels = self._arms + tuple(a for a in other._arms if a not in known)
+            self._rails.check_room(len(labels))
             total, sums = self._part_of(labels)
             more, more_sums = other._part_of(labels)
             add_states(total, more)
@@ -378,13 +576,14 @@ class Bandit(OnlinePolicy):
     # ------------------------------------------------------------------------------------ arms
 
     def add_arm(self, arm: Hashable) -> None:
-        """Add an untried arm; it will be played next."""
+        """Add an untried arm; it will be played next, or get `largest_share` of the decisions."""
         with self._alone():
             if validate.label("arm", arm) in self._position:
                 raise InvalidParameterError(
                     f"`arm` must be new; {validate.shown(arm)} is there already"
                 )
             labels = (*self._arms, arm)
+            self._rails.check_room(len(labels))
             self._take(labels, *self._part_of(labels))
 
     def remove_arm(self, arm: Hashable) -> None:
@@ -427,7 +626,9 @@ class Bandit(OnlinePolicy):
 
     @classmethod
     def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
-        return cls(spec, arms=arms, seed=seed, inflated=content["inflated"])
+        return cls(
+            spec, arms=arms, seed=seed, inflated=content["inflated"], **content.get("shares", {})
+        )
 
     def _restore(self, content: dict[str, Any]) -> None:
         if self._sums.total.size == 0:

@@ -20,6 +20,7 @@ from zib.core.rng import generator_from_data, generator_to_data
 from zib.core.saved import SavedStateError
 from zib.core.state import LARGEST_REWARD, SMALLEST_REWARD, room_for
 from zib.core.validate import InvalidParameterError
+from zib.online.allocation import GuardRails, of_largest
 from zib.online.guard import InUseError
 
 _PLAIN_NUMBERS = frozenset({float, bool, np.float64, np.bool_})
@@ -38,9 +39,7 @@ class Propensities(dict[Hashable, float]):
     @classmethod
     def of_largest(cls, scores: Mapping[Hashable, float]) -> Self:
         """Return the exact propensities of a policy without chance: ties share evenly."""
-        values = np.fromiter(scores.values(), dtype=np.float64)
-        best = values == values.max()
-        shares = (best / best.sum()).tolist()
+        shares = of_largest(np.fromiter(scores.values(), dtype=np.float64)).tolist()
         return cls(dict(zip(scores, shares, strict=True)), exact=True, error=0.0)
 
     @classmethod
@@ -58,6 +57,7 @@ class OnlinePolicy:
 
     _format: ClassVar[str]
     _format_version: ClassVar[int]
+    _oldest_format: ClassVar[int] = 2  # that can be read
     _horizon_hint: ClassVar[str] = ""
     _compiled: ClassVar[tuple[str, ...]]  # attributes that hold addresses, made anew by a copy
     _changing: ClassVar[tuple[str, ...]] = ("_state",)  # attributes that kernels write to
@@ -67,8 +67,16 @@ class OnlinePolicy:
     _state: Any
     _learned: int
 
-    def __init__(self, spec: Any, seed: Seed, inflated: float, horizon: float | None) -> None:
+    def __init__(
+        self,
+        spec: Any,
+        seed: Seed,
+        inflated: float,
+        horizon: float | None,
+        rails: GuardRails | None = None,
+    ) -> None:
         self._spec = spec
+        self._rails = GuardRails() if rails is None else rails
         self._inflated = validate.real("inflated", inflated, -LARGEST_REWARD, LARGEST_REWARD)
         low, high = getattr(spec, "reward_range", (-np.inf, np.inf))
         self._low = max(low, -LARGEST_REWARD)
@@ -116,6 +124,34 @@ class OnlinePolicy:
     def inflated(self) -> float:
         """The reward that means "nothing happened"."""
         return self._inflated
+
+    @property
+    def guard_rails(self) -> GuardRails:
+        """The limits on the shares of the arms; `set_shares` changes them."""
+        return self._rails
+
+    def set_shares(
+        self,
+        *,
+        least_share: float | None = None,
+        largest_share: float | None = None,
+        evidence: int | None = None,
+        draws: int | None = None,
+    ) -> None:
+        """Change limits on the shares of the arms, from the next decision on; None: as it is."""
+        given = {"least_share": least_share, "largest_share": largest_share,
+                 "evidence": evidence, "draws": draws}  # fmt: skip
+        rails = self._rails._replace(**{k: v for k, v in given.items() if v is not None})
+        with self._alone():
+            self._check_rails(rails)
+            self._rails = rails
+            self._forget_shares()
+
+    def _check_rails(self, rails: GuardRails) -> None:
+        """Raise if the arms cannot be kept within these limits."""
+
+    def _forget_shares(self) -> None:
+        """Make ready to compute the shares of the arms again."""
 
     @property
     def rng(self) -> np.random.Generator:
@@ -251,6 +287,7 @@ class OnlinePolicy:
                     "arms": None if labels is None else [saved.label_to_data(a) for a in labels],
                     "inflated": self._inflated,
                     "learned": self._learned,
+                    "shares": self._rails.parameters(),
                     **self._content(),
                     "state": saved.state_to_data(self._state),
                     "rng": generator_to_data(self._rng),
@@ -266,7 +303,9 @@ class OnlinePolicy:
         """Return the bandit saved by `dumps`; see `load`."""
         if not isinstance(text, str):
             raise validate.InvalidTypeError(f"`text` must be a string; got {validate.shown(text)}")
-        content = saved.loads(text, cls._format, cls._format_version, source)
+        content = saved.loads(
+            text, cls._format, range(cls._oldest_format, cls._format_version + 1), source
+        )
         with saved.entries_of(source), room_for(len(text)):
             labels = content["arms"]
             bandit = cls._rebuilt(
