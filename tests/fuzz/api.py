@@ -182,6 +182,11 @@ COLUMNS = [
 COLUMN_NAMES = [
     _v(text) for text in ("'nowhere'", "5", "object()", "1j", "[]", "{}", "'x' * 100_000", "b'arm'")
 ] + [_v(text, always=False) for text in ("None", "''")]
+DATES = [value for value in NUMBERS if value.name not in ("datetime.date(2020, 1, 1)",)]
+NEW_COLUMNS = [
+    _v(text)
+    for text in ("5", "object()", "1j", "[]", "{}", "b'arm'", "None", "''", "'key'", "'time'")
+]
 LABEL_COLUMNS = [
     _v(text)
     for text in (
@@ -212,7 +217,8 @@ VALUES = {
     "number": NUMBERS, "array": NUMBERS, "word": WORDS, "flag": FLAGS, "object": OBJECTS,
     "seed": SEEDS, "label": LABEL, "new label": NEW_LABEL, "labels": LABELS,
     "known labels": KNOWN_LABELS, "path": PATHS, "text": TEXTS, "column": COLUMNS,
-    "column name": COLUMN_NAMES, "column of labels": LABEL_COLUMNS, "anything": [],
+    "column name": COLUMN_NAMES, "new column": NEW_COLUMNS, "date": DATES,
+    "column of labels": LABEL_COLUMNS, "anything": [],
     "optional": [value for value in OBJECTS if value.name in ("object()", "1j", "'x' * 100_000")],
 }  # fmt: skip
 

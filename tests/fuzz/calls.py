@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import zib
 import zib.advise
@@ -25,6 +26,7 @@ from zib.cases import loan
 from zib.env import registry
 from zib.logs import LoggedData, open_log
 from zib.sim import Plan, Store
+from zib.stats import delay
 
 
 class Call(NamedTuple):
@@ -70,6 +72,16 @@ KINDS_IN = {
     ("simulate", "store"): "store",
     ("from_frame", "frame"): "table",
     ("open_log", "source"): "table",
+    ("join", "exposures"): "table",
+    ("join", "conversions"): "table",
+    ("join", "on"): "column name",
+    ("join", "arm"): "column name",
+    ("join", "time"): "column name",
+    ("join", "conversion_time"): "column name",
+    ("join", "amount"): "column name",
+    ("join", "conversion_id"): "column name",
+    ("join", "as_of"): "date",
+    ("join", "reward"): "new column",
     ("BootstrapContextual", "features"): "word or function",
     ("evaluate", "policies"): "not functions",
     ("Strata", "columns"): "not strings",
@@ -421,6 +433,35 @@ def runs() -> Iterator[Call]:
         lambda source, in_memory: open_log(source, arm="arm", reward="reward", in_memory=in_memory),
         {"source": frame, "in_memory": 1000.0},
     )
+    sold = pd.DataFrame({"key": [1, 2], "at": [1.5, 9.0], "paid": [3.0, 4.0], "number": [7, 8]})
+    shown = pd.DataFrame({"key": [1, 2, 3], "arm": ["a", "b", "a"], "time": [1.0, 2.0, 3.0]})
+    joined = {
+        "exposures": shown, "conversions": sold, "window": 5.0, "on": "key", "arm": "arm",
+        "time": "time", "conversion_time": "at", "amount": "paid", "conversion_id": "number",
+        "attribute": "last", "combine": "sum", "pending": "leave-out", "as_of": 20.0,
+        "timezone": "UTC", "conversion_timezone": "UTC", "reward": "reward", "prior": None,
+        "seed": 1, "out": None,
+    }  # fmt: skip
+    yield Call("logs.join", zib.datasets.join, joined)
+    edges = delay.delay_bins(8.0, n_bins=2)
+    law = {"edges": [0.0, 1.0, 8.0], "values": [0.0, 0.5, 1.0], "events": 3.0, "reach": 2.0}
+    yield Call("delay.delay_bins", delay.delay_bins, {"horizon": 8.0, "n_bins": 2})
+    yield Call("delay.DelayDistribution", delay.DelayDistribution, law)
+    assumed = delay.DelayDistribution(**law)
+    yield Call("delay.DelayDistribution.quantile", assumed.quantile, {"share": 0.5})
+    yield Call("delay.DelayCounts", delay.DelayCounts, {"edges": edges})
+    counts = delay.DelayCounts(edges)
+    yield Call("delay.DelayCounts.add", counts.add, {"delay": [0.5], "age": [3.0]})
+    yield Call("delay.DelayCounts.merge", counts.merge, {"other": delay.DelayCounts(edges)})
+    yield Call(
+        "delay.DelayCounts.distribution",
+        counts.distribution,
+        {"prior": assumed, "prior_events": 1.0},
+    )
+    yield Call("delay.pending_weight", delay.pending_weight, {"fraction": 0.5, "chance": 0.1})
+    pending = {"events": 3.0, "zeros": 9.0, "fractions": [0.1, 0.5], "counts": [4.0, 5.0],
+               "alpha": 1.0, "beta": 1.0}  # fmt: skip
+    yield Call("delay.pending_posterior", delay.pending_posterior, pending)
     yield Call("LoggedData.subset", log.subset, {"rows": [0, 1, 2]})
     yield Call("LoggedData.with_propensity", log.with_propensity, {"propensity": [0.5] * 300})
     yield Call("datasets.info", zib.datasets.info, {"name": zib.datasets.names()[0]})

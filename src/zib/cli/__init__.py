@@ -1,11 +1,18 @@
-"""The command line: ``zib simulate | reproduce | advise | evaluate | data | cache``."""
+"""The command line: ``zib simulate | reproduce | join | advise | evaluate | data | cache``."""
 
-from zib.cli import cache, data, logs, reproduce, simulate
+from zib.cli import cache, data, join, logs, reproduce, simulate
 from zib.cli.program import app
 
 __all__ = ["app", "main"]
 
-COMMANDS = (cache, data, logs, reproduce, simulate)  # importing a module registers its commands
+COMMANDS = (
+    cache,
+    data,
+    join,
+    logs,
+    reproduce,
+    simulate,
+)  # importing a module registers its commands
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zib.cli.program import app, refuse, warnings_in_words
+from zib.cli.program import app, refuse, refusing, warnings_in_words
 
 if TYPE_CHECKING:
     from zib.logs import LoggedData, LogScan
@@ -59,7 +59,7 @@ def advise(
     from zib.core.validate import InvalidParameterError
     from zib.logs.advise import advise as make_advice
 
-    with _refusing():
+    with refusing():
         data, source = _open(log, arm, reward, propensity, context, time, unit, cluster)
         folder = _folder(out)
         with _bar() as tell:
@@ -127,7 +127,7 @@ def evaluate(
     """
     from zib import ope
 
-    with _refusing():
+    with refusing():
         columns = [
             *(context or []),
             *(name for name in strata or [] if name not in (context or [])),
@@ -243,19 +243,6 @@ def _terminal() -> bool:
     from rich.console import Console
 
     return Console(stderr=True).is_terminal
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Turn errors of the input into one sentence."""
-    from zib import InvalidParameterError, SavedStateError
-
-    try:
-        yield
-    except (InvalidParameterError, SavedStateError) as error:
-        refuse(str(error))
-    except OSError as error:
-        refuse(f"{error.filename or 'the output folder'}: {error.strerror or error}")
 
 
 @contextmanager

@@ -54,6 +54,19 @@ def refuse(message: str) -> NoReturn:
 
 
 @contextmanager
+def refusing() -> Iterator[None]:
+    """Turn errors of the input into one sentence."""
+    from zib import InvalidParameterError, SavedStateError
+
+    try:
+        yield
+    except (InvalidParameterError, SavedStateError) as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"{error.filename or 'the output folder'}: {error.strerror or error}")
+
+
+@contextmanager
 def warnings_in_words() -> Iterator[None]:
     """Print warnings as sentences, without the place in the code."""
     with warnings.catch_warnings(record=True) as caught:

@@ -16,6 +16,7 @@ from zib.logs.catalogue import (
     names,
 )
 from zib.logs.guess import Guess, guess_columns
+from zib.logs.joining import Joined, join
 from zib.logs.log import Log, LogBatch, LoggedData
 from zib.logs.read import LogScan, open_log
 from zib.logs.tables import LogError
@@ -25,6 +26,7 @@ __all__ = [
     "DataSet",
     "Finding",
     "Guess",
+    "Joined",
     "Log",
     "LogBatch",
     "LogError",
@@ -36,6 +38,7 @@ __all__ = [
     "guess_columns",
     "info",
     "info_text",
+    "join",
     "load_frame",
     "names",
     "open_log",

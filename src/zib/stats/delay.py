@@ -180,12 +180,12 @@ class DelayCounts:
     def add(self, delay: ArrayLike, age: ArrayLike) -> None:
         """Count rewards: how long each took, and how old its decision is by now."""
         d, a = validate.numbers("delay", delay), validate.numbers("age", age)
+        validate.inside("delay", d, low=0.0)
+        validate.inside("age", a, low=0.0)
         if d.shape != a.shape or d.ndim > 1:
             raise InvalidParameterError(
                 f"`age` must have one entry per delay, shape {d.shape}; got shape {a.shape}"
             )
-        validate.inside("delay", d, low=0.0)
-        validate.inside("age", a, low=0.0)
         if (d > a).any():
             at = int(np.argmax(d > a))
             raise InvalidParameterError(
