@@ -1,4 +1,4 @@
-"""Large logs: advice and off-policy evaluation of ten million rows of Parquet, time and memory."""
+"""Large logs: join, advice and evaluation of ten million rows of Parquet, time and memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from benchmarks._measure import Part, Row
 
 ARMS, FEATURES = 5, 5
-ADVISE_SECONDS, EVALUATE_SECONDS, MEMORY_MB = 60.0, 120.0, 2_048.0
+ADVISE_SECONDS, EVALUATE_SECONDS, JOIN_SECONDS, MEMORY_MB = 15.0, 120.0, 60.0, 2_048.0
 
 _SCRIPT = """
 import json, resource, sys, time
 from pathlib import Path
 import pyarrow.parquet as pq
 import zib.logs.advise, zib.logs.ope
-from zib.logs import LogScan
+from zib.logs import LogScan, join as join_files
 what, path = sys.argv[1:]
 names = [f"x{j}" for j in range(5)]
 def scan():
@@ -33,6 +33,17 @@ def advise():
 def evaluate():
     policy = {0: 0.1, 1: 0.1, 2: 0.1, 3: 0.1, 4: 0.6}
     return zib.logs.ope.evaluate(scan(), {"mostly 4": policy}, estimators=("ips", "snips", "dr"))
+def joined(pending):
+    folder = Path(path).parent
+    return join_files(
+        folder / "exposures.parquet", folder / "conversions.parquet", window="7d",
+        as_of="2024-05-31",
+        pending=pending, out=folder / "joined.parquet",
+    )
+def join():
+    return joined("leave-out")
+def thin():
+    return joined("thin")
 def peak():
     status = Path("/proc/self/status")
     if status.exists():  # getrusage would count the parent's memory too
@@ -41,7 +52,8 @@ def peak():
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size / (2**20 if sys.platform == "darwin" else 2**10)
 start = time.perf_counter()
-{"read": read, "scan": scan, "advise": advise, "evaluate": evaluate}[what]()
+jobs = {f.__name__: f for f in (read, scan, advise, evaluate, join, thin)}
+jobs[what]()
 print(json.dumps([time.perf_counter() - start, peak()]))
 """
 
@@ -74,6 +86,45 @@ def _write(path: Path, rows: int) -> None:
     writer.close()
 
 
+def _write_two(folder: Path, rows: int) -> None:
+    """Write exposures of a month, and the orders of a tenth of them up to two weeks later."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(1)
+    shown = sold = None
+    start_of_may = 1_714_521_600.0
+    for start in range(0, rows, 1_000_000):
+        n = min(1_000_000, rows - start)
+        number = np.char.add("e", np.arange(start, start + n).astype(str))
+        time = start_of_may + 30 * 86_400 * (start + np.sort(rng.random(n)) * n) / rows
+        buys = np.flatnonzero(rng.random(n) < 0.1)
+        table = pa.table(
+            {
+                "exposure_id": number,
+                "variant": np.array(["A", "B", "C"])[rng.integers(0, 3, n)],
+                "time": (time * 1e6).astype("datetime64[us]"),
+                **{f"x{j}": rng.normal(size=n).astype(np.float32) for j in range(FEATURES)},
+            }
+        )
+        later = time[buys] + rng.exponential(2 * 86_400.0, buys.size)
+        orders = pa.table(
+            {
+                "order_id": np.char.add("o", number[buys]),
+                "exposure_id": number[buys],
+                "time": (later * 1e6).astype("datetime64[us]"),
+                "amount": rng.gamma(3.0, 10.0, buys.size),
+            }
+        )
+        shown = shown or pq.ParquetWriter(folder / "exposures.parquet", table.schema)
+        sold = sold or pq.ParquetWriter(folder / "conversions.parquet", orders.schema)
+        shown.write_table(table)
+        sold.write_table(orders)
+    for writer in (shown, sold):
+        assert writer is not None
+        writer.close()
+
+
 def _child(what: str, path: Path) -> tuple[float, float]:
     """Return the seconds and the peak memory in MB of one job in a process of its own."""
     done = subprocess.run(
@@ -87,7 +138,7 @@ def _child(what: str, path: Path) -> tuple[float, float]:
 
 
 def run(quick: bool) -> list[Row]:
-    """Time reading, checking, advising and evaluating one large file."""
+    """Time reading, checking, advising and evaluating one large file, and joining two."""
     rows = 10**6 if quick else 10**7
     who = f"{rows:.0e} rows, {ARMS} arms, {FEATURES} features"
     out: list[Row] = []
@@ -100,7 +151,12 @@ def run(quick: bool) -> list[Row]:
             ("scan", "read, check, label", None),
             ("advise", "advise, no simulation", ADVISE_SECONDS),
             ("evaluate", "IPS, SNIPS and DR of a fixed policy", EVALUATE_SECONDS),
+            ("join", "join with a tenth as many orders", JOIN_SECONDS),
+            ("thin", "join, open windows thinned", JOIN_SECONDS),
         ):
+            if what == "join":
+                path.unlink()
+                _write_two(Path(folder), rows)
             seconds, peak = _child(what, path)
             note = f"{seconds / limit:.0f} × reading"
             out.append(Row("logs", words, who, seconds, "s", target, note))

@@ -70,7 +70,7 @@ def settle(rows: Events, ids: Codes | None) -> Settled:
     value = value[~repeated]
     last = np.full(first.size, -1)
     last[rank[value]] = value  # the last assignment wins, and they are in order
-    revisions = int(value.size - np.unique(rank[value]).size)
+    revisions = int(value.size - np.count_nonzero(last >= 0))
     # refunds: drop the same row twice, and what a later value has replaced
     refund = np.flatnonzero(negative)
     same = np.zeros(refund.size, dtype=bool)

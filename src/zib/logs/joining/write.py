@@ -61,17 +61,17 @@ class FileRows(Rows):
 
     def _put(self, batch: Any) -> None:
         if self._writer is None:
-            self._writer = self._open(batch.schema)
+            self._writer = self._open(batch)
         self._writer.write_batch(batch)
 
-    def _open(self, schema: Any) -> Any:
+    def _open(self, batch: Any) -> Any:
         if self._path.suffix.lower() == ".csv":
             from pyarrow import csv
 
-            return csv.CSVWriter(self._place, schema)
+            return csv.CSVWriter(self._place, batch.schema)
         import pyarrow.parquet as pq
 
-        return pq.ParquetWriter(self._place, schema)
+        return pq.ParquetWriter(self._place, batch.schema, use_dictionary=_repetitive(batch))
 
     def table(self) -> Any:
         """Return None: the rows are in the file."""
@@ -91,6 +91,18 @@ class FileRows(Rows):
         if self._writer is not None:
             self._writer.close()
         self._place.unlink(missing_ok=True)
+
+
+def _repetitive(batch: Any) -> list[str]:
+    """Return the columns with few different values; in others looking for them takes long."""
+    import pyarrow.compute as pc
+
+    first = batch.slice(0, 10_000)
+    return [
+        name
+        for name in batch.schema.names
+        if pc.count_distinct(first.column(name)).as_py() <= 0.2 * max(first.num_rows, 1)
+    ]
 
 
 def check_target(path: Path) -> None:
