@@ -495,6 +495,7 @@ def runs() -> Iterator[Call]:
         "replications": 2,
         "simulate": False,
         "level": 0.9,
+        "worth": 0.05,
         "seed": 1,
         "source": None,
         "progress": None,

@@ -10,8 +10,8 @@ through only by beating the one that is, and for two arms, the worst case, that 
 of a two-sided test (Gutmann and Maymin 1987, *Is the selected population the best?*, Ann. Statist.
 15, 456–461). *How far may another arm be ahead of the leader, how far apart is any pair?* These are
 many statements at once; their intervals are widened so that they hold together, with the law of the
-largest of the standardised differences (Dunnett, Hsu). *How likely is an arm the best, and what does
-choosing it cost?* That is answered with draws from the law of the means given the data.
+largest of the standardised differences (Dunnett, Hsu). *How likely is an arm the best, and what
+does choosing it cost?* That is answered with draws from the law of the means given the data.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def pairwise(
     --------
     >>> values = ArmValues(np.array([1.0, 1.3, 0.2]), np.array([0.01, 0.01, 0.01]))
     >>> for pair in pairwise(values):
-    ...     print(pair.first, pair.second, pair.together.low.round(2))
+    ...     print(pair.first, pair.second, round(pair.together.low, 2))
     1 0 -0.03
     1 2 0.77
     0 2 0.47
@@ -268,8 +268,10 @@ def pairwise(
         together = difference(values, first, level=joint)
         ahead = _ahead(means, first)
         for second in ranked[place + 1 :]:
-            ends = [Estimate(*(x[second] for x in each)) for each in (single, together)]
-            out.append(Pair(first, second, *ends, float(ahead[second])))
+            alone, joint_too = (
+                Estimate(*(float(x[second]) for x in each)) for each in (single, together)
+            )
+            out.append(Pair(first, second, alone, joint_too, float(ahead[second])))
     return out
 
 

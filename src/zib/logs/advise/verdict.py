@@ -83,8 +83,12 @@ class Verdict:
         Every pair of arms, with intervals that hold together, for logs of at most twelve arms.
     chances
         Probability of being the best and expected loss of each arm, the most likely first.
-    worth, level, basis
-        Smallest relative gain worth having, level of the intervals, and what was compared.
+    worth, gap
+        Smallest gain worth having, relative to the leader and per row.
+    value
+        Estimated mean reward of the leader.
+    level, basis
+        Level of the intervals, and what was compared.
     """
 
     kind: Kind
@@ -97,6 +101,8 @@ class Verdict:
     pairs: tuple[Difference, ...] = ()
     chances: tuple[Chance, ...] = ()
     worth: float = WORTH
+    gap: float = 0.0
+    value: float = math.nan
     level: float = LEVEL
     basis: str = "averages"
 
@@ -151,7 +157,7 @@ def judge(
     --------
     >>> values = ArmValues(np.array([1.0, 1.4]), np.array([[0.02, 0.005], [0.005, 0.02]]))
     >>> print(judge(["a", "b"], values, np.array([500.0, 500.0])).words)
-    Ship 'b': it pays 0.4 more per row than 'a' (95 % interval 0.05922 to 0.7408), +40 %.
+    Ship 'b': it pays 0.4 more per row than 'a' (95 % interval 0.0605 to 0.739), +40 %.
     """
     kept = np.flatnonzero((rows >= FEWEST_ROWS) & np.isfinite(values.value))
     if kept.size < 2:
@@ -160,7 +166,7 @@ def judge(
     if not np.any(values.value[kept]) and not np.any(values.variance[kept]):
         words = "Nothing to compare: nothing has been paid yet."
         return Verdict("not comparable", words, worth=worth, level=level, basis=basis)
-    labels = [arms[k] for k in kept]
+    labels = [arms[k] for k in kept.tolist()]
     few = [arms[k] for k in range(len(arms)) if k not in set(kept.tolist()) and rows[k] > 0]
     inner, n = values.only(kept), rows[kept]
     found = compare(inner, level=level, seed=seed, low=low)
@@ -189,7 +195,7 @@ def judge(
         "",
         labels[lead],
         tuple(labels[k] for k in order if equal[k]),
-        tuple(labels[k] for k in order if worse[k] and not equal[k]),
+        tuple(labels[k] for k in order if found.together.low[k] > 0.0 and not equal[k]),
         needed,
         tuple(_difference(found, labels, lead, k) for k in order),
         tuple(
@@ -203,10 +209,12 @@ def judge(
             for k in np.argsort(-found.chance, kind="stable").tolist()
         ),
         worth,
+        wide,
+        float(inner.value[lead]),
         level,
         basis,
     )
-    return replace(verdict, words=_words(verdict, float(inner.value[lead]), few))
+    return replace(verdict, words=_words(verdict, few))
 
 
 def _difference(
@@ -215,23 +223,21 @@ def _difference(
     single, together = (
         Estimate(*(float(part[second]) for part in x)) for x in (found.single, found.together)
     )
-    return Difference(
-        labels[first], labels[second], single, together, float(found.behind[second])
-    )
+    return Difference(labels[first], labels[second], single, together, float(found.behind[second]))
 
 
 def _rounded(x: float) -> int:
     """Return two significant digits of a number of rows."""
-    whole = max(int(math.ceil(x)), 1)
-    step = 10 ** max(len(str(whole)) - 2, 0)
+    whole = max(math.ceil(x), 1)
+    step: int = 10 ** max(len(str(whole)) - 2, 0)
     return -(-whole // step) * step
 
 
 # ----------------------------------------------------------------------------------------- words
 
 
-def _number(x: float) -> str:
-    return numbers.number(x, 4, trim=True)
+def _number(x: float, digits: int = 3) -> str:
+    return numbers.number(x, digits, trim=True)
 
 
 def _interval(x: Estimate, level: float) -> str:
@@ -245,14 +251,15 @@ def _named(labels: Sequence[Hashable], most: int = 4) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def _words(verdict: Verdict, value: float, few: Sequence[Hashable]) -> str:
-    """Return the conclusion; `value` is the estimate of the leader, `few` are arms left out."""
+def _words(verdict: Verdict, few: Sequence[Hashable]) -> str:
+    """Return the conclusion; `few` are arms left out."""
+    value = verdict.value
     next_best = verdict.differences[0]
     lead = _named([verdict.arm])
     rival = _named([next_best.second])
     apart = next_best.single
     base = value - float(apart.value)
-    relative = f", {100 * float(apart.value) / abs(base):+.2g} %" if base else ""
+    relative = f", +{_number(100 * float(apart.value) / abs(base), 2)} %" if base else ""
     ahead = f"{_number(apart.value)} more per row than"
     how = _interval(apart, verdict.level)
     others = len(verdict.differences)
@@ -273,15 +280,15 @@ def _words(verdict: Verdict, value: float, few: Sequence[Hashable]) -> str:
         )
         words = (
             f"No difference worth having: {_named((verdict.arm, *verdict.as_good))} differ by at "
-            f"most {_number(most)} per row, {100 * most / abs(value):.2g} % ({part} would be worth "
-            "having). Choose by cost or convenience."
+            f"most {_number(most)} per row, {_number(100 * most / abs(value), 2)} % ({part} would "
+            "be worth having). Choose by cost or convenience."
         )
     elif verdict.kind == "no difference":
-        most = max(-d.together.low for d in verdict.differences)
+        most = max(0.0, *(-d.together.low for d in verdict.differences))
         words = (
             f"No difference worth having: no other arm can pay more than {lead} by over "
-            f"{_number(max(most, 0.0))} per row, {100 * max(most, 0.0) / abs(value):.2g} % ({part} "
-            f"would be worth having). Use {lead}."
+            f"{_number(most)} per row, {_number(100 * most / abs(value), 2)} % ({part} would be "
+            f"worth having). Use {lead}."
         )
     else:
         words = f"Keep testing: {lead} leads {rival} by {_number(apart.value)} per row ({how})"
@@ -292,7 +299,8 @@ def _words(verdict: Verdict, value: float, few: Sequence[Hashable]) -> str:
             race = [d.second for d in verdict.differences if d.single.low <= 0.0]
             among = f", spread evenly over {_named((verdict.arm, *race))}," if others > 1 else ""
             words += f"; about {verdict.rows_needed:,} more rows{among} would settle it"
-        words += f". Choosing {lead} now would cost about {_number(loss)} per row on average."
+        words += f". Choosing {lead} now has an expected loss of {_number(loss)} per row"
+        words += f" ({_number(100 * loss / abs(value), 2)} %)." if value else "."
     if verdict.behind and verdict.kind != "ship":
         words += f" Surely worse than {lead}: {_named(verdict.behind)}."
     if few:
@@ -301,6 +309,18 @@ def _words(verdict: Verdict, value: float, few: Sequence[Hashable]) -> str:
 
 
 # ---------------------------------------------------------------------------------- from the log
+
+
+def verdict_on(found: Collected, *, level: float, worth: float, seed: int) -> Verdict:
+    """Return the verdict on the arms of a log."""
+    basis = "averages" if found.weighted is None else "averages with inverse propensities"
+    if found.clusters is not None:
+        basis += ", rows of a cluster dependent"
+    low = 0.0 if found.sign > 0 else -math.inf
+    values = arm_values(found)
+    return judge(
+        found.arms, values, found.rows, level=level, worth=worth, seed=seed, low=low, basis=basis
+    )
 
 
 def arm_values(found: Collected) -> ArmValues:
