@@ -259,6 +259,17 @@ NATIVE = {
     "disjoint": contextual.Disjoint(spec=contextual.JointUCB(memory=M), n_arms=5),
 }
 
+TOLD = {
+    "by category": contextual.ByCategory(spec=contextual.LaplaceTS(memory=M), categories=2),
+    "disjoint by category": contextual.ByCategory(
+        spec=contextual.Disjoint(
+            spec=contextual.JointUCB(memory=M, magnitude=contextual.LeastSquares(link="log")),
+            n_arms=5,
+        ),
+        categories=3,
+    ),
+}
+
 INTERPRETED = {
     "template ucb": contextual.Template(
         contextual.GLMModel("bernoulli"), contextual.GLMModel("gaussian")
@@ -274,5 +285,5 @@ TOYS = {
     "per arm": PerArm(n_arms=5),
 }
 
-COMPILED = {**NATIVE, **TOYS}
+COMPILED = {**NATIVE, **TOLD, **TOYS}
 SPECS = {**COMPILED, **INTERPRETED}

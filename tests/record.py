@@ -28,6 +28,11 @@ _OUTCOMES = zib.env.OutcomesMAB(
     probs=[[0.20, 0.02], [0.10, 0.05], [0.05, 0.06], [0.30, 0.01], [0.02, 0.07]],
     sigma=[0.8, 3.0],
 )
+_TOLD = zib.env.ContextualOutcomes(
+    beta=[[2.0, 0.5], [6.0, -1.0]],
+    theta=[[-1.0, 1.0], [-2.0, -0.5]],
+    centres=[[1.0, 0.2 * k] for k in range(5)],
+)
 _CONTEXTUAL = zib.env.RandomContextual(n_arms=5, dimension=3, sparsity=2, sigma=0.5)
 
 
@@ -36,7 +41,7 @@ def specs() -> dict[str, tuple[Any, Any]]:
     plain = {name: (spec, _MAB) for name, spec in policies.SPECS.items()}
     told = {name: (spec, _OUTCOMES) for name, spec in policies.TOLD.items()}
     contextual = {
-        f"contextual {name}": (spec, _CONTEXTUAL)
+        f"contextual {name}": (spec, _TOLD if name in contextual_policies.TOLD else _CONTEXTUAL)
         for name, spec in contextual_policies.SPECS.items()
     }
     return plain | told | contextual

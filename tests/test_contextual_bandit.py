@@ -14,6 +14,7 @@ import zib
 from tests.contextual_policies import COMPILED, INTERPRETED, SPECS, PerArm, RidgeUCB, TwoPart
 from zib import ContextualBandit, InvalidParameterError, SavedStateError, contextual
 from zib.stats.predictions import Curve, product_quantiles
+from zib.testing.specs import category_of
 
 pytestmark = pytest.mark.usefixtures("_both_ways")
 
@@ -31,7 +32,8 @@ def trained(spec=TS, n=60, seed=3, n_features=D, **options) -> ContextualBandit:
         features = rng.normal(size=(4, D))
         arm = bandit.select(features)
         paid = rng.random() < 0.4
-        bandit.update(arm, bandit.inflated + (2.0 + rng.random() if paid else 0.0), features)
+        size = 2.0 + rng.random() if paid else 0.0
+        bandit.update(arm, bandit.inflated + size, features, category=category_of(spec, size))
     return bandit
 
 
@@ -354,7 +356,8 @@ def test_indices_preview_the_next_decision(name, rng) -> None:
         best = [a for a, s in scores.items() if s == max(scores.values())]
         arm = bandit.select(features)
         assert arm in best
-        bandit.update(arm, 0.0 if t % 3 else 1.5, features)
+        reward = 0.0 if t % 3 else 1.5
+        bandit.update(arm, reward, features, category=category_of(SPECS[name], reward))
 
 
 def test_select_learns_nothing_and_update_draws_nothing() -> None:
@@ -612,8 +615,10 @@ def test_saved_bandit_continues_exactly(tmp_path, name, rng) -> None:
         features = rng.normal(size=(4, D))
         arm = bandit.select(features)
         assert twin.select(features) == arm
-        bandit.update(arm, float(t % 3 == 0), features)
-        twin.update(arm, float(t % 3 == 0), features)
+        reward = float(t % 3 == 0)
+        told = category_of(COMPILED[name], reward)
+        bandit.update(arm, reward, features, category=told)
+        twin.update(arm, reward, features, category=told)
     assert same(bandit, twin)
 
 
@@ -662,7 +667,7 @@ def test_copies_and_pickles_are_bandits_of_their_own(name) -> None:
     bandit = trained(COMPILED[name])
     for twin in (copy.deepcopy(bandit), pickle.loads(pickle.dumps(bandit))):
         assert same(bandit, twin)
-        twin.update(1, 7.0, FEATURES)
+        twin.update(1, 7.0, FEATURES, category=category_of(COMPILED[name], 7.0))
         assert not same(bandit, twin)
         assert [twin.select(FEATURES) for _ in range(3)]
     assert same(bandit, trained(COMPILED[name]))

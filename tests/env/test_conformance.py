@@ -17,6 +17,7 @@ from zib.env import (
     Constant,
     ContextBlock,
     ContextualGLM,
+    ContextualOutcomes,
     DisjointContextual,
     DisjointGLM,
     DriftingActions,
@@ -71,6 +72,9 @@ EXAMPLES: dict[str, Any] = {
     "RandomContextual": SMALL,
     "RandomContextual log": SMALL._replace(link="log", noise="exponential", transform="identity"),
     "DisjointGLM": DisjointGLM([[1, 0.5], [2, 0.1]], [[-0.5, 1], [-1, 0]], noise="mixture"),
+    "ContextualOutcomes": ContextualOutcomes(
+        [[5.0, 1.0], [20.0, -3.0]], [[-1.0, 0.5], [-1.0, -0.5]], [[1.0, 0.5], [1.0, -0.5]]
+    ),
     "DisjointContextual": DisjointContextual(n_arms=3, dimension=2),
     "DriftingActions": DriftingActions(SMALL, low=2, high=5, drift=0.01),
     "DriftingActions still": DriftingActions(GLM, low=1, high=3, drift=0.0),

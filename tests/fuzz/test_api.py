@@ -22,7 +22,7 @@ from zib.core.validate import InvalidParameterError, shown
 ROOT = Path(__file__).parents[2]
 # What takes no argument to spoil, is a type of results, or is entered by its author at import.
 NO_CALL = {
-    "CLogLog", "Cauchit", "CheckedPolicy", "ComponentModel", "ContextBlock",
+    "CLogLog", "CategoryBlock", "Cauchit", "CheckedPolicy", "ComponentModel", "ContextBlock",
     "ContextualEnvironment", "DriftingRun", "Environment", "Huber", "Identity", "Law", "Log",
     "Logit", "MovingMAB", "Paths", "Probit", "Ridge", "RoundBlock", "SklearnModel", "Spec", "Tail",
     "UserModel", "ZIAdaptive", "list_ids", "register", "register_link", "register_policy",

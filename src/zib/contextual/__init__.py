@@ -1,6 +1,7 @@
 """Contextual bandits: links, models, policies."""
 
 from zib.contextual.baselines import Integrated, Naive
+from zib.contextual.by_category import ByCategory
 from zib.contextual.components import ComponentModel, GLMModel
 from zib.contextual.encode import disjoint, hybrid, shared
 from zib.contextual.joint import JointUCB, LaplaceTS
@@ -30,6 +31,7 @@ from zib.contextual.template import Template
 __all__ = [
     "ZITS",
     "ZIUCB",
+    "ByCategory",
     "CLogLog",
     "Cauchit",
     "ComponentModel",

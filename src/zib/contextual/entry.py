@@ -209,3 +209,15 @@ def update(pin: Any, arm: int, z_rows: Any, w_rows: Any, row: int, reward: float
         return False
     policy.update(pin.spec, pin.state, arm, z, w, reward)
     return True
+
+
+@Entry
+def learn(
+    pin: Any, arm: int, z_rows: Any, w_rows: Any, row: int, reward: float, category: int
+) -> bool:
+    """Do the same for a policy that is told the category of a reward."""
+    z, w = z_rows[row], w_rows[row]
+    if not (_is_usable(z) and _is_usable(w)):
+        return False
+    policy.learn(pin.spec, pin.state, arm, z, w, reward, category)
+    return True

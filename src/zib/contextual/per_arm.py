@@ -18,6 +18,11 @@ def _splittable(spec: Any) -> Any:
     lookup_policy(spec)
     if isinstance(spec, Disjoint):
         raise check.InvalidParameterError("`spec` must not be disjoint itself; got Disjoint")
+    if getattr(spec, "n_categories", 0):
+        raise check.InvalidParameterError(
+            "`spec` must be split by arms first: ByCategory(spec=Disjoint(...), categories=...); "
+            f"got {type(spec).__name__}"
+        )
     if is_interpreted(spec):
         raise check.InvalidParameterError(
             "`spec` must be a policy whose models are ours; give a Template the features that "

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zib.contextual.fit import learn
+from zib.contextual.fit import learn as learn_model
 from zib.contextual.links import derivative, link_parameter, resolve_link, value
 from zib.contextual.models import (
     GLM,
@@ -34,8 +34,10 @@ from zib.stats.design import linear_forms, quadratic_forms
 
 Kernel = Callable[..., Any]
 
-# Rows of scratch space a policy may use in `scores` and `moments`.
+# Rows of scratch space a policy may use in `scores` and `moments`; `ByCategory`, which adds up what
+# another policy writes, has two more.
 WORK_ROWS = 12
+SUM_ROWS = 2
 # Rows that `moments` writes: the estimated linear predictor of the occurrence and its variance,
 # that of the magnitude and its variance, and their covariance.
 ETA, ETA_VARIANCE, ZETA, ZETA_VARIANCE, COVARIANCE = range(5)
@@ -50,6 +52,7 @@ class ContextualPolicy(NamedTuple):
     init: Callable[[Any, int, int], Any]
     scores: Kernel
     update: Kernel
+    learn: Kernel
     moments: Kernel
     randomized: bool | Callable[[Any], bool]
 
@@ -68,8 +71,19 @@ def update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> No
 
 
 @POLICIES.kernel(CALLED)
+def learn(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float, category: int) -> None:
+    """Learn from one reward and the category it came with, 0 where nothing happened."""
+
+
+@POLICIES.kernel(CALLED)
 def moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
     """Write what the models believe about each action."""
+
+
+def _ignore_category(
+    spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float, category: int
+) -> None:
+    update(spec, state, arm, z, w, reward)
 
 
 def register_policy(
@@ -79,6 +93,7 @@ def register_policy(
     scores: Kernel,
     update: Kernel,
     moments: Kernel,
+    learn: Kernel | None = None,
     randomized: bool | Callable[[Any], bool] = False,
 ) -> None:
     """Make a contextual policy known to the interpreter and to the compiler.
@@ -103,13 +118,22 @@ def register_policy(
         predictor of the occurrence and its variance, that of the magnitude and its variance, and
         their covariance. A policy without an occurrence part writes NaN in the first two, and the
         reward itself takes the place of the magnitude.
+    learn
+        ``learn(spec, state, arm, z, w, reward, category)``: the same as `update` for policies that
+        use the category a reward came with, 1, 2, … or 0 where nothing happened. Their specs say
+        in `n_categories` how many there are.
     randomized
         Whether `scores` draws random numbers, or a function of the spec that says so.
     """
     POLICIES.add(
         spec_type,
         ContextualPolicy(
-            init, borrowing(scores), borrowing(update), borrowing(moments), randomized
+            init,
+            borrowing(scores),
+            borrowing(update),
+            borrowing(learn or _ignore_category),
+            borrowing(moments),
+            randomized,
         ),
     )
 
@@ -143,7 +167,7 @@ def choose(spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any
 
 def scratch(n_actions: int, n_magnitude: int, n_occurrence: int) -> Any:
     """Return scratch space for rounds of up to `n_actions` actions."""
-    return np.zeros((WORK_ROWS, max(n_actions, n_magnitude + n_occurrence)))
+    return np.zeros((WORK_ROWS + SUM_ROWS, max(n_actions, n_magnitude + n_occurrence)))
 
 
 # ---------------------------------------------------------------------- parameters of several specs
@@ -230,9 +254,9 @@ def new_parts(spec: Any, d: int, q: int, *, clock: Clock, plain: bool, samples: 
 def learn_parts(spec: Any, state: Any, weights: int, z: Any, w: Any, reward: float) -> None:
     """Learn a reward: whether it is zero, and its size if not; `weights` are those of `GLM`."""
     state.clock.rounds[0] += 1.0
-    learn(GLM(spec.link, weights), state.occurrence, w, 1.0 if reward != 0.0 else 0.0)
+    learn_model(GLM(spec.link, weights), state.occurrence, w, 1.0 if reward != 0.0 else 0.0)
     if reward != 0.0:
-        learn(spec.magnitude, state.magnitude, z, reward)
+        learn_model(spec.magnitude, state.magnitude, z, reward)
 
 
 @borrowing

@@ -43,6 +43,7 @@ from zib.env.registry import (
     make,
     register_id,
 )
+from zib.env.told import CategoryBlock, ContextualOutcomes
 
 __all__ = [
     "MAB",
@@ -50,10 +51,12 @@ __all__ = [
     "PAPER_SPARSITIES",
     "BootstrapContextual",
     "BootstrapMAB",
+    "CategoryBlock",
     "Constant",
     "ContextBlock",
     "ContextualEnvironment",
     "ContextualGLM",
+    "ContextualOutcomes",
     "DisjointContextual",
     "DisjointGLM",
     "DriftingActions",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,6 +180,7 @@ class Instance:
     n_arms: Any
     n_actions: Any
     n_features: Any
+    _block_type: ClassVar[type[Any]] = ContextBlock
 
     def block(
         self, rng: np.random.Generator, n: int, out: ContextBlock | None = None
@@ -216,8 +217,11 @@ class Instance:
         )
 
     def _reused(self, out: ContextBlock, n: int) -> ContextBlock:
-        if not isinstance(out, ContextBlock):
-            raise InvalidParameterError(f"`out` must be a ContextBlock; got {type(out).__name__}")
+        kind = self._block_type
+        if not isinstance(out, kind):
+            raise InvalidParameterError(
+                f"`out` must be a {kind.__name__}; got {type(out).__name__}"
+            )
         fresh = self._new_block(0)
         fits = out.count.size >= n and all(
             a.shape == (out.count.size, *b.shape[1:]) and a.dtype == b.dtype and a.flags.carray
@@ -230,7 +234,8 @@ class Instance:
                 f"({d}, {q}) features; got z of shape {out.z.shape} and w of shape {out.w.shape}"
             )
         parts: Any = (a[:n] for a in out)
-        return ContextBlock(*parts)
+        block: ContextBlock = kind(*parts)
+        return block
 
 
 class Noisy:

@@ -50,5 +50,5 @@ def _need_categories(n: int, given: object, name: str) -> None:
     if n == 0:
         raise InvalidParameterError(
             f"`{name}` must be left out but for policies with categories, such as "
-            f"OutcomesKLUCB(categories=3); got {validate.shown(given)}"
+            f"mab.OutcomesKLUCB or contextual.ByCategory; got {validate.shown(given)}"
         )

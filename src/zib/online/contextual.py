@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
-import warnings
 from collections.abc import Hashable, Iterable
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from zib.contextual import entry, policy
-from zib.contextual.encoder import Encoder
+from zib.contextual.by_category import part_of
 from zib.contextual.joint import JointUCB
 from zib.contextual.per_arm import Disjoint
 from zib.core import kernel, validate
@@ -22,7 +20,7 @@ from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.online import links
 from zib.online.actions import Actions
 from zib.online.base import Propensities, Seed
-from zib.online.encoding import checked_encoder, encoder_from_data, encoder_to_data
+from zib.online.categories import checked_categories, checked_category
 from zib.online.features import Matrix, is_ready
 from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
 from zib.stats.predictions import Prediction, predictions
@@ -43,16 +41,12 @@ class ContextualBandit(Actions):
         to be told nothing; with `arms` a model of its own for each of them
         (`zib.contextual.Disjoint`).
     n_features
-        Number of features per action or user; or a pair (d, q), of the magnitude part and of the
+        Number of features per action; or a pair (d, q), of the magnitude part and of the
         occurrence part.
     arms
         Labels of the actions, if they are the same in every round or come from a known set:
         text, numbers, None, or tuples of these. Without labels actions are known by their row
         number.
-    encoder
-        A fitted `zib.Encoder`: every call then takes dictionaries and frames as well as numbers.
-        Or any fitted transformer with a method `transform`, as those of scikit-learn; it sees
-        whatever is given as features. The number of features follows from it.
     seed
         A whole number, a NumPy Generator (used as it is, not copied), or None for a fresh stream.
     inflated
@@ -66,7 +60,7 @@ class ContextualBandit(Actions):
     a model, features are **a matrix** with one row per action: an array, a list of lists or a
     DataFrame with numbers only. `arms` in a call are then the labels of its rows. A **tuple of
     two** gives the magnitude and the occurrence part features of their own; else both get the same.
-    Nothing is added to the features: include a 1 for the intercept, as `zib.Encoder` does.
+    Nothing is added to the features: include a 1 for the intercept.
 
     `select` never changes what was learned and `update` never draws, so rewards may come late, in
     any order and in batches; give each with the features that were decided on. Bad input raises one
@@ -102,7 +96,7 @@ class ContextualBandit(Actions):
     """
 
     _format = "zib.ContextualBandit"
-    _format_version = 3
+    _format_version = 2
     _compiled = (
         "_pin", "_space", "_select_one", "_select_pair", "_select_arms", "_select_users", "_learn",
     )  # fmt: skip
@@ -111,9 +105,8 @@ class ContextualBandit(Actions):
         self,
         spec: Any = None,
         *,
-        n_features: int | tuple[int, int] | None = None,
+        n_features: int | tuple[int, int],
         arms: Iterable[Hashable] | None = None,
-        encoder: Any = None,
         seed: Seed = None,
         inflated: float = 0.0,
     ) -> None:
@@ -126,14 +119,13 @@ class ContextualBandit(Actions):
                 "features; use zib.Bandit for it"
             )
         policy.lookup_policy(spec)
-        self._encoder, n_features = checked_encoder(encoder, n_features)
         widths = n_features if isinstance(n_features, tuple) else (n_features, n_features)
         if len(widths) != 2:
             raise InvalidParameterError(
                 f"`n_features` must be a number or a pair of numbers; "
                 f"got {validate.shown(n_features)}"
             )
-        d, q = cast("tuple[int, int]", widths)
+        d, q = widths
         self._d = validate.integer("n_features", d, low=1)
         self._q = validate.integer("n_features", q, low=1)
         super().__init__(spec, seed, inflated, getattr(links.innermost(spec), "horizon", None))
@@ -157,7 +149,9 @@ class ContextualBandit(Actions):
         self._select_pair = entry.select.for_spec(self._spec)
         self._select_arms = entry.select_arms.for_spec(self._spec)
         self._select_users = entry.select_users.for_spec(self._spec)
-        self._learn = entry.update.for_spec(self._spec)
+        self._n_categories = int(getattr(self._spec, "n_categories", 0))
+        told = self._n_categories > 0
+        self._learn = (entry.learn if told else entry.update).for_spec(self._spec)
         if may_raise(self._spec):
             for name in ("_select_one", "_select_pair", "_select_arms", "_select_users"):
                 setattr(self, name, undrawn(self._rng, getattr(self, name)))
@@ -165,8 +159,7 @@ class ContextualBandit(Actions):
             self._learn = functools.partial(_carefully, careful, self._learn)
         # What the quick checks compare with: the width of a matrix that serves both parts, and
         # the numbers of rows that need no second look.
-        # A transformer of others may want to see a matrix first, whatever it looks like.
-        self._width = self._d if self._d == self._q and self._saves_encoder else -1
+        self._width = self._d if self._d == self._q else -1
         room: int = self._space.out.size
         if self._arms is not None:
             self._fewest = self._most = len(self._arms)
@@ -189,11 +182,6 @@ class ContextualBandit(Actions):
     def arms(self) -> tuple[Hashable, ...] | None:
         """The labels, or None where actions are known by their row."""
         return self._arms  # type: ignore[no-any-return]
-
-    @property
-    def encoder(self) -> Any:
-        """What turns frames and dictionaries into features, or None."""
-        return self._encoder
 
     @property
     def n_updates(self) -> int:
@@ -261,7 +249,7 @@ class ContextualBandit(Actions):
             The arms to choose from, all by default.
         """
         labels = None if arms is None else tuple(validate.iterable("arms", arms))
-        z, w = self._rows(features)
+        z, w = self._matrices(features)
         return self._for_users(z, w, labels)
 
     def _for_users(self, z: Matrix, w: Matrix, labels: tuple[Hashable, ...] | None) -> list[Any]:
@@ -315,12 +303,18 @@ class ContextualBandit(Actions):
             return Propensities.of_counts(labels, counts)
 
     def predict(
-        self, features: Any, level: float = 0.95, *, arms: Iterable[Hashable] | None = None
+        self,
+        features: Any,
+        level: float = 0.95,
+        *,
+        arms: Iterable[Hashable] | None = None,
+        category: int | None = None,
     ) -> Prediction:
         """Return estimates and intervals of p, mu and r for every action.
 
         p is the probability that something happens, mu the mean reward when it does, r the mean
-        reward. Where the policy models the reward as a whole, p and mu are NaN.
+        reward. Where the policy models the reward as a whole, p and mu are NaN. With `category`
+        they are those of one category, for policies that are told them.
 
         Notes
         -----
@@ -330,13 +324,21 @@ class ContextualBandit(Actions):
         With few rewards they show the penalty of the fit (its prior) rather than the data.
         """
         level = validate.real("level", level, low=0, high=1, closed="neither")
+        if category is not None:
+            category = checked_category(self._n_categories, category, 1.0)
         z, w, named = self._given(features, arms)
         with self._alone():
             labels, ids = self._load(z, w, named)
             out = np.zeros((5, len(labels)))
-            entry.moments.for_spec(self._spec)(self._pin, ids, out)
+            if category is None:
+                entry.moments.for_spec(self._spec)(self._pin, ids, out)
+            else:
+                inner, part = self._spec.spec, part_of(self._state, category)
+                pin = entry.pin(inner, part, self._rng, self._space)
+                entry.moments.for_spec(inner)(pin, ids, out)
         probabilities = functools.partial(links.probabilities, self._spec)
-        magnitudes = links.magnitudes(self._spec)
+        whole = category is None and self._n_categories > 0  # the reward, not its magnitude
+        magnitudes = None if whole else links.magnitudes(self._spec)
         return predictions(labels, out, probabilities, magnitudes, level, self._inflated)
 
     # -------------------------------------------------------------------------------- learning
@@ -348,6 +350,7 @@ class ContextualBandit(Actions):
         features: Any = None,
         *,
         arms: Iterable[Hashable] | None = None,
+        category: int | None = None,
     ) -> None:
         """Learn the reward of one decision, now or long after it was made.
 
@@ -362,6 +365,9 @@ class ContextualBandit(Actions):
             `arm` in it; or a tuple of two of these.
         arms
             Labels of the rows, if `select` was given them and `features` is the whole matrix.
+        category
+            For policies that are told it (`zib.contextual.ByCategory`): which of their categories
+            the reward is, 1, 2, …, or None where nothing happened.
         """
         if is_ready(features, self._width):
             z = w = features
@@ -370,19 +376,28 @@ class ContextualBandit(Actions):
             z, w, alone = self._decided(features)
         row, k = self._place(arm, len(z), arms, alone)
         value = self._reward(reward)
+        told: tuple[int, ...] = ()
+        if category is not None or self._n_categories > 0:
+            told = (checked_category(self._n_categories, category, value),)
         if not self._enter(False):
             raise InUseError
         try:
             if self._learned + 1 > self._warn_after:
                 self._refuse_features(z, w, row)
                 self._warn_of_horizon()
-            if not self._learn(self._pin, k, z, w, row, value):
+            if not self._learn(self._pin, k, z, w, row, value, *told):
                 self._refuse_features(z, w, row)
             self._learned += 1
         finally:
             self._leave()
 
-    def update_many(self, arms: Iterable[Hashable], rewards: ArrayLike, features: Any) -> None:
+    def update_many(
+        self,
+        arms: Iterable[Hashable],
+        rewards: ArrayLike,
+        features: Any,
+        categories: ArrayLike | None = None,
+    ) -> None:
         """Learn a batch, in the given order; all of it or, after an error, nothing.
 
         Parameters
@@ -394,13 +409,19 @@ class ContextualBandit(Actions):
         features
             One row per reward: the vector of the user, or the features of the action that was
             taken; or a tuple of two such matrices.
+        categories
+            Their categories, as for `update`; 0 where nothing happened.
         """
         known = validate.iterable("arms", arms)
         ids = self._numbers(known)
         values = self._rewards(rewards, len(ids))
+        told: list[tuple[int, ...]] = [()] * len(ids)
+        if categories is not None or self._n_categories > 0:
+            kinds = checked_categories(self._n_categories, categories, values)
+            told = [(kind,) for kind in kinds.tolist()]
         if not ids.size:
             return
-        z, w = self._rows(features)
+        z, w = self._matrices(features)
         if len(z) != len(ids):
             raise InvalidParameterError(
                 f"`features` must have one row per reward, {len(ids)}; got {len(z)}"
@@ -412,7 +433,7 @@ class ContextualBandit(Actions):
             before = copy.deepcopy(self._state) if may_raise(self._spec) else None
             try:
                 for row, (k, value) in enumerate(zip(ids.tolist(), values.tolist(), strict=True)):
-                    self._learn(self._pin, k, z, w, row, value)
+                    self._learn(self._pin, k, z, w, row, value, *told[row])
             except BaseException:
                 if before is not None:
                     self._state = before
@@ -423,68 +444,19 @@ class ContextualBandit(Actions):
     # ------------------------------------------------------------------------------ keeping it
 
     def _content(self) -> dict[str, Any]:
-        return {
-            "n_features": [self._d, self._q],
-            "encoder": encoder_to_data(self._encoder),
-        }
+        return {"n_features": [self._d, self._q]}
 
     @classmethod
-    def _rebuilt(
-        cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any], **given: Any
-    ) -> Self:
+    def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
         d, q = content["n_features"]
         for width in (d, q):
             if validate.integer("n_features", width, low=1) > _MANY_FEATURES:
                 claim(width)
-        return cls(
-            spec,
-            n_features=(d, q),
-            arms=arms,
-            encoder=encoder_from_data(content.get("encoder"), given.get("encoder")),
-            seed=seed,
-            inflated=content["inflated"],
-        )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `dumps` to a file, whole or not at all.
-
-        A `zib.Encoder` is saved with the bandit. A transformer of another library is not data: keep
-        it by its own means, and give it to `load` again.
-        """
-        if not self._saves_encoder:
-            warnings.warn(
-                f"the bandit is saved without its encoder, {type(self._encoder).__name__}, which "
-                "is not data; keep it with joblib, and load with "
-                "zib.ContextualBandit.load(path, encoder=...)",
-                UserWarning,
-                stacklevel=2,
-            )
-        super().save(path)
-
-    @property
-    def _saves_encoder(self) -> bool:
-        return self._encoder is None or isinstance(self._encoder, Encoder)
-
-    @classmethod
-    def loads(
-        cls, text: str, *, seed: Seed = None, source: str = "the text", encoder: Any = None
-    ) -> Self:
-        """Return the bandit saved by `dumps`; see `load`."""
-        return cls._read(text, seed, source, encoder=encoder)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, seed: Seed = None, encoder: Any = None) -> Self:
-        """Return the bandit saved at `path`.
-
-        Without `seed` the random stream goes on exactly where it stopped: right for a restart, but
-        two loads then explore alike. Give each further copy a `seed` of its own. `encoder` is for
-        a bandit whose encoder was not saved, or to replace it by one with as many features.
-        """
-        return cls._read_file(path, seed, encoder=encoder)
+        return cls(spec, n_features=(d, q), arms=arms, seed=seed, inflated=content["inflated"])
 
 
 def _carefully(
-    careful: Careful, learn: Any, pin: Any, k: int, z: Matrix, w: Matrix, row: int, reward: float
+    careful: Careful, learn: Any, pin: Any, k: int, z: Matrix, w: Matrix, row: int, *reward: Any
 ) -> Any:
     """Learn one row; a copy of it, since it may have to be learned again."""
-    return careful(learn, pin, k, z[row : row + 1].copy(), w[row : row + 1].copy(), 0, reward)
+    return careful(learn, pin, k, z[row : row + 1].copy(), w[row : row + 1].copy(), 0, *reward)

@@ -26,6 +26,7 @@ from zib.core import entry, kernel
 from zib.core.entry import Entry
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError, shown
+from zib.env.contextual import ContextBlock
 from zib.mab.classics import set_true_sizes
 
 ROUND, PENDING, REACHED = 0, 1, 2  # of `clock`
@@ -295,6 +296,7 @@ def _play_contexts(
     rng: Any,
     space: Any,
     block: Any,
+    kinds: Any,
     first: int,
     last: int,
     sums: Any,
@@ -310,7 +312,7 @@ def _play_contexts(
         for i in range(w_row.size):
             w_row[i] = w[i, chosen]
         reward = block.reward[t, chosen]
-        policy.update(spec, state, arms[chosen], z_row, w_row, reward)
+        policy.learn(spec, state, arms[chosen], z_row, w_row, reward, kinds[t, chosen])
         best = block.mean[t, 0]
         for k in range(1, n):
             best = max(best, block.mean[t, k])
@@ -320,9 +322,11 @@ def _play_contexts(
 
 
 @Entry
-def advance_contextual(pin: Any, block: Any, first: int, last: int, sums: Any, pulls: Any) -> None:
+def advance_contextual(
+    pin: Any, block: Any, kinds: Any, first: int, last: int, sums: Any, pulls: Any
+) -> None:
     """Play rounds first, …, last − 1 of a block."""
-    _play_contexts(pin.spec, pin.state, pin.rng, pin.out, block, first, last, sums, pulls)
+    _play_contexts(pin.spec, pin.state, pin.rng, pin.out, block, kinds, first, last, sums, pulls)
 
 
 def _with_contexts(one: _Replication) -> Run:
@@ -335,15 +339,18 @@ def _with_contexts(one: _Replication) -> Run:
             f"`n_arms` of the policy must be at least the {instance.n_arms} arms of the "
             f"environment; got {known}"
         )
+    told = _tells_categories(spec, instance)
     state = policy.init(spec, d, q)
     space = context_entry.buffers(instance.n_actions, d, q)
     pin, step = _player(one, context_entry, advance_contextual, state, space)
     block = None
+    kinds = np.zeros((CONTEXTS, instance.n_actions), dtype=np.int16)
 
     def draw(start: int) -> tuple[Any, ...]:
         nonlocal block
         block = instance.block(source, CONTEXTS, out=block)  # into the same arrays every time
-        return (block,)
+        rounds = ContextBlock(*block[: len(ContextBlock._fields)])
+        return rounds, block.category if told else kinds
 
     return _play_blocks(one, step, pin, draw, CONTEXTS)
 

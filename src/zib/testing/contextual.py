@@ -18,7 +18,7 @@ from zib.core import kernel
 from zib.core.saved import SavedStateError
 from zib.core.saved import dumps as saved_text
 from zib.online import ContextualBandit
-from zib.testing.specs import allowed, check_refusals, check_spec_is_data
+from zib.testing.specs import allowed, category_of, check_refusals, check_spec_is_data
 
 Matrix = NDArray[np.float64]
 Reward = Callable[[np.random.Generator, Matrix, int], float]
@@ -133,10 +133,10 @@ def _play(spec: Any, scene: _Scene, *, compiled: bool) -> _Played:
     rng = np.random.default_rng(7)
     if compiled:
         pin = entry.pin(spec, state, rng, space)
-        select, update = entry.select_arms.for_spec(spec), entry.update.for_spec(spec)
+        select, learn = entry.select_arms.for_spec(spec), entry.learn.for_spec(spec)
     else:
         pin = entry.loose_pin(spec, state, rng, space)
-        select, update = entry.select_arms.interpreted, entry.update.interpreted
+        select, learn = entry.select_arms.interpreted, entry.learn.interpreted
     rows, scores = [], []
     for t in range(scene.rounds):
         world = np.random.default_rng((scene.seed, t))
@@ -146,7 +146,7 @@ def _play(spec: Any, scene: _Scene, *, compiled: bool) -> _Played:
         rows.append(row)
         scores.append(space.out[: len(z)].copy())
         reward = allowed(spec, scene.reward(world, z, row))
-        update(pin, int(ids[row]), z, w, row, reward)
+        learn(pin, int(ids[row]), z, w, row, reward, category_of(spec, reward) or 0)
     return _Played(rows, scores, state, pin, space)
 
 
@@ -217,8 +217,13 @@ def _taught(spec: Any, d: int, q: int) -> ContextualBandit:
     bandit = _bandit(spec, d, q)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        bandit.update_many(ids.tolist(), rewards, (z, w))
+        bandit.update_many(ids.tolist(), rewards, (z, w), _categories(spec, rewards))
     return bandit
+
+
+def _categories(spec: Any, rewards: Matrix) -> Any:
+    told = [category_of(spec, reward) for reward in rewards.tolist()]
+    return None if None in told else told
 
 
 # ---------------------------------------------------------------------------------------- promises
@@ -288,7 +293,8 @@ def learning_draws_nothing(spec: Any, d: int = D, q: int = Q, rounds: int = ROUN
     states = [policy.init(spec, d, q) for _ in range(2)]
     for state in states:
         for i in range(ids.size):
-            policy.update(spec, state, int(ids[i]), z[i], w[i], float(rewards[i]))
+            told = category_of(spec, float(rewards[i])) or 0
+            policy.learn(spec, state, int(ids[i]), z[i], w[i], float(rewards[i]), told)
     after = np.random.get_state(legacy=False)  # noqa: NPY002
     assert str(before) == str(after), "`update` must not draw random numbers"
     changed = _different(*states)
@@ -363,8 +369,10 @@ def batch_is_its_rewards(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         for i in range(ids.size):
-            single.update(int(ids[i]), float(rewards[i]), (z[i], w[i]))
-        batch.update_many(ids.tolist(), rewards, (z, w))
+            reward = float(rewards[i])
+            told = category_of(spec, reward)
+            single.update(int(ids[i]), reward, (z[i], w[i]), category=told)
+        batch.update_many(ids.tolist(), rewards, (z, w), _categories(spec, rewards))
     changed = _different(single.state, batch.state)
     assert not changed, f"a batch must teach what its rewards teach one by one; not so: {changed}"
 
@@ -392,8 +400,9 @@ def _check_kept_bandit_goes_on(
             mine, yours = bandit.select(features), twin.select(features)
             assert mine == yours, f"a {how} bandit must decide as it would have without"
             reward = allowed(spec, 0.5 * (t % 3))
-            bandit.update(mine, reward, features)
-            twin.update(yours, reward, features)
+            told = category_of(spec, reward)
+            bandit.update(mine, reward, features, category=told)
+            twin.update(yours, reward, features, category=told)
     changed = _different(bandit.state, twin.state)
     assert not changed, f"a {how} bandit must learn as it would have without; not so: {changed}"
 

@@ -131,10 +131,10 @@ def _check_arms(one: Any, parts: tuple[Array, ...], n: int) -> None:
 
 
 def _check_block(one: Any, parts: tuple[Array, ...], n: int) -> None:
-    arms, z, w, reward, mean, count = parts
+    arms, z, w, reward, mean, count, *categories = parts
     k, (d, q) = one.n_actions, one.n_features
     shapes = [part.shape for part in parts]
-    wanted = [(n, k), (n, d, k), (n, q, k), (n, k), (n, k), (n,)]
+    wanted = [(n, k), (n, d, k), (n, q, k), (n, k), (n, k), (n,)] + [(n, k)] * len(categories)
     assert shapes == wanted, f"a block has shapes {shapes}, not {wanted}"
     assert ((count >= 1) & (count <= k)).all(), f"a round must have 1 to {k} actions"
     offered = np.arange(k) < count[:, None]
@@ -143,6 +143,9 @@ def _check_block(one: Any, parts: tuple[Array, ...], n: int) -> None:
     assert np.isneginf(mean[~offered]).all(), "columns without an action must have mean -inf"
     for name, part in (("reward", reward), ("mean", mean)):
         assert np.isfinite(part[offered]).all(), f"{name} of an action is not finite"
+    for category in categories:
+        known = (category >= (reward != 0.0)) & (category <= one.n_categories)
+        assert known.all(), f"a reward that is not 0 must have a category up to {one.n_categories}"
     assert np.isfinite(z).all(), "features of the magnitude are not finite"
     assert np.isfinite(w).all(), "features of the occurrence are not finite"
     ordered = np.where(offered, arms, -1 - np.arange(k))
