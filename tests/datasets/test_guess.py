@@ -118,7 +118,8 @@ def test_reasons_are_sentences() -> None:
     assert guess_columns(frame).reasons == (
         "arm: `campaign`, by its name, 3 values",
         f"reward: `revenue`, by its name, {zeros} % zeros",
-        "unit: none, since `user_id` holds some values more than once",
+        f"unit: none, since {N - frame['user_id'].nunique()} of {N} rows repeat a value of "
+        "`user_id` (--cluster user_id if rows of one value belong together)",
     )
 
 
@@ -127,21 +128,23 @@ def test_reasons_are_sentences() -> None:
     [
         (
             {"variant": "text", "loan_amount": "money", "gross_interest": "money"},
-            "several columns of the frame may be the reward: `loan_amount`, `gross_interest`; "
-            "name it: --reward COLUMN",
+            r"several columns of the frame may be the reward: `loan_amount` \(94.5 % zeros\), "
+            r"`gross_interest` \(94.5 % zeros\); name it: --reward COLUMN",
         ),
         (
             {"treatment": "flag", "treat_ratio2": "flag", "treat_ratio3": "flag", "gift": "money"},
-            r"may be the arm \(each holds 0 and 1 only\): `treatment`, `treat_ratio2`, "
-            "`treat_ratio3`; name it: --arm COLUMN",
+            r"may be the arm \(it may be spread over several columns\): `treatment` "
+            r"\(0 and 1 only\), `treat_ratio2` \(0 and 1 only\), `treat_ratio3` \(0 and 1 only\); "
+            "name it: --arm COLUMN",
         ),
         (
             {"campaign": "text", "offer": "text", "spend": "money"},
-            "several columns of the frame may be the arm: `campaign`, `offer`; name it: --arm",
+            r"several columns of the frame may be the arm: `campaign` \(3 values\), `offer` \(3 "
+            r"values\); name it: --arm",
         ),
         (
             {"which": "text", "where": "text", "spend": "money"},
-            "may be the arm: `which`, `where`; name it: --arm COLUMN",
+            r"may be the arm: `which` \(3 values\), `where` \(3 values\); name it: --arm COLUMN",
         ),
         (
             {"score": "real", "spend": "money"},
@@ -166,7 +169,7 @@ def test_doubt_is_not_decided(header: dict[str, str], message: str) -> None:
 def test_karlan_list_has_to_be_told_the_arm() -> None:
     path = data_file(KARLAN_LIST)
     with pytest.raises(
-        LogError, match="may be the arm .*`treatment`, `treat_ratio2`.*--arm COLUMN"
+        LogError, match=r"may be the arm .*`treatment` \(.*\), `treat_ratio2` .*--arm COLUMN"
     ):
         guess_columns(path)
     assert guess_columns(path, arm="treatment").reward == "out_amountgive"

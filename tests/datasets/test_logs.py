@@ -6,7 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from zib.logs import LogError, LoggedData, LogScan, open_log, tables
+from zib.logs import LogError, LoggedData, LogScan, delimited, open_log, tables
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_log_that_fits_into_memory_is_read_once(
     path = tmp_path / f"log.{ending}"
     frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
     readings = []
-    kind = {"csv": tables.CSVTable, "parquet": tables.ParquetTable}[ending]
+    kind = {"csv": delimited.CSVTable, "parquet": tables.ParquetTable}[ending]
     plain = kind.batches
 
     def counted(self, columns, size=tables.BATCH):
@@ -293,7 +293,7 @@ def test_damaged_files(frame: pd.DataFrame, tmp_path: Path) -> None:
         LoggedData.read(path, **ROLES)
     path = tmp_path / "l.csv"
     path.write_text("arm,reward\na,1\nb\n")
-    with pytest.raises(LogError, match="l.csv cannot be read as CSV: .*Expected 2 columns, got 1"):
+    with pytest.raises(LogError, match="l.csv cannot be read as CSV; .*Expected 2 columns, got 1"):
         LoggedData.read(path, arm="arm", reward="reward")
     path.write_text("arm,reward\n")
     with pytest.raises(LogError, match="l.csv has no rows"):
@@ -303,9 +303,9 @@ def test_damaged_files(frame: pd.DataFrame, tmp_path: Path) -> None:
         LoggedData.read(path, arm="arm", reward="reward")
     with pytest.raises(LogError, match="there is no file"):
         LoggedData.read(tmp_path / "none.csv", arm="arm", reward="reward")
-    (tmp_path / "l.xlsx").write_text("")
+    (tmp_path / "l.sas").write_text("")
     with pytest.raises(LogError, match=r"`path` must end with one of .csv"):
-        LoggedData.read(tmp_path / "l.xlsx", arm="arm", reward="reward")
+        LoggedData.read(tmp_path / "l.sas", arm="arm", reward="reward")
     cut = tmp_path / "cut.csv.gz"
     cut.write_bytes(gzip.compress(frame.to_csv(index=False).encode())[:-2_000])
     with pytest.raises(LogError, match="cut.csv.gz cannot be read as CSV"):

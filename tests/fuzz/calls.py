@@ -435,7 +435,8 @@ def runs() -> Iterator[Call]:
     yield Call("LoggedData.from_arrays", LoggedData.from_arrays, arrays)
     frame = log.to_frame()
     roles = {"frame": frame, "arm": "arm", "reward": "reward", "propensity": "propensity",
-             "context": ["x0"], "arms": ["a", "b"]}  # fmt: skip
+             "context": ["x0"], "arms": ["a", "b"], "missing_reward": "zero", "strip_labels": True,
+             "decimal": "."}  # fmt: skip
     yield Call("LoggedData.from_frame", LoggedData.from_frame, roles)
     yield Call(
         "open_log",

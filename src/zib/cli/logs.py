@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zib.cli.program import app, refuse, refusing, warnings_in_words
+from zib.cli.reading import Decimal, Encoding, MissingReward, Sep, Sheet, StripLabels, options
 
 if TYPE_CHECKING:
     from zib.logs import LoggedData, LogScan
     from zib.logs.ope import Evaluation
 
-Log = Annotated[str, typer.Argument(help="CSV or Parquet file, or a folder of Parquet files.")]
+Log = Annotated[
+    str,
+    typer.Argument(
+        help="CSV, JSON lines (both also packed), Parquet, Feather or Excel file, or a folder of "
+        "Parquet files."
+    ),
+]
 Arm = Annotated[str | None, typer.Option(help="Column with the arm that was played.")]
 Reward = Annotated[str | None, typer.Option(help="Column with the reward; 0: nothing happened.")]
 Propensity = Annotated[str | None, typer.Option(help="Column with the probability of that choice.")]
@@ -51,6 +58,12 @@ def advise(
     level: Level = 0.95,
     seed: Seed = 0,
     out: Annotated[str, typer.Option(help="Folder for page, figures, data, program.")] = "advice",
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+    missing_reward: MissingReward = "error",
+    strip_labels: StripLabels = False,
 ) -> None:
     """Look at a log: is the reward zero-inflated, what does that buy, which policy suits it?
 
@@ -60,7 +73,8 @@ def advise(
     from zib.logs.advise import advise as make_advice
 
     with refusing():
-        data, source = _open(log, arm, reward, propensity, context, time, unit, cluster)
+        how = options(sep, decimal, encoding, sheet, missing_reward, strip_labels)
+        data, source = _open(log, arm, reward, propensity, context, time, unit, cluster, how)
         folder = _folder(out)
         with _bar() as tell:
             try:
@@ -120,6 +134,12 @@ def evaluate(
     ] = False,
     seed: Seed = 0,
     out: Annotated[str, typer.Option(help="Folder for page, figure and tables.")] = "evaluation",
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+    missing_reward: MissingReward = "error",
+    strip_labels: StripLabels = False,
 ) -> None:
     """Estimate what other policies would have earned, from a log, with intervals and grades.
 
@@ -132,7 +152,8 @@ def evaluate(
             *(context or []),
             *(name for name in strata or [] if name not in (context or [])),
         ]
-        data, _ = _open(log, arm, reward, propensity, columns, time, unit, cluster)
+        how = options(sep, decimal, encoding, sheet, missing_reward, strip_labels)
+        data, _ = _open(log, arm, reward, propensity, columns, time, unit, cluster, how)
         folder = _folder(out)
         source: Any = "logged" if data.has_propensity else "estimated"
         with warnings_in_words():
@@ -163,8 +184,12 @@ def _open(
     time: str | None,
     unit: str | None,
     cluster: str | None,
+    how: dict[str, Any],
 ) -> tuple[LoggedData | LogScan, dict[str, Any]]:
-    """Return the log with named or guessed columns, and what to read it with."""
+    """Return the log with named or guessed columns, and what to read it with.
+
+    `how` are the options of `zib.cli.reading`.
+    """
     from zib.logs import guess_columns, open_log
 
     named = {
@@ -172,10 +197,17 @@ def _open(
         "cluster": cluster,
     }  # fmt: skip
     given = {role: column for role, column in named.items() if column is not None}
-    guess = guess_columns(log, context=tuple(context or ()), **given)
+    sniffed = {name: value for name, value in how.items() if name != "strip_labels"}
+    guess = guess_columns(log, context=tuple(context or ()), **given, **sniffed)
     for role, reason in zip(_guessed_roles(guess, given), guess.reasons):
         typer.echo(f"guessed {reason}" if role else reason, err=True)
-    return open_log(log, **guess.roles), {"path": log, **guess.roles}
+    for doubt in guess.doubts:
+        typer.secho(f"warning: {doubt}", fg="yellow", err=True)
+    with warnings_in_words():
+        data = open_log(log, **guess.roles, **how)
+    for note in data.notes:
+        typer.echo(note, err=True)
+    return data, {"path": log, **guess.roles, **how}
 
 
 def _guessed_roles(guess: Any, given: dict[str, str]) -> list[bool]:

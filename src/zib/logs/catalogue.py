@@ -21,7 +21,7 @@ from zib.core import validate
 from zib.logs import public
 from zib.logs.tables import CSV_ENDS, PARQUET_ENDS, LogError
 
-FILE_ENDS = (*CSV_ENDS, ".dta", *PARQUET_ENDS)
+FILE_ENDS = (*CSV_ENDS, ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.xz", ".dta", *PARQUET_ENDS)
 
 
 @dataclass(frozen=True)

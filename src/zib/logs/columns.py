@@ -1,4 +1,4 @@
-"""Columns of a table as arrays of numbers, times or labels; the first bad row is named."""
+"""Columns of a table as labels and as hashes of ids; the first bad row is named."""
 
 from __future__ import annotations
 
@@ -9,123 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.logs.amounts import Numbers, looks_numeric
 from zib.logs.tables import LogError
+
+__all__ = ["MANY_ARMS", "MANY_LEVELS", "Labels", "hashes", "looks_numeric", "numbers"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
-LARGEST = 1e100  # so that sums of squares stay finite
 MANY_ARMS = 10_000
 MANY_LEVELS = 100
 
 
-def _offence(column: str, rule: str, row: int, value: object, why: str = "") -> LogError:
-    return LogError(f"column `{column}` must {rule}; row {row + 1} holds {value!r}{why}")
+def numbers(column: str, values: Any, start: int, **bounds: Any) -> Array:
+    """Return an Arrow array as floats, or raise; `bounds` are those of `Numbers`.
 
-
-def numbers(
-    column: str, values: Any, start: int, *, low: float = -LARGEST, open_low: bool = False,
-    high: float = LARGEST, why: str = "",
-) -> Array:  # fmt: skip
-    """Return an Arrow array as floats inside [low, high], or raise.
-
-    `start` is the number of the first row, `why` explains the bounds.
+    `start` is the number of the first row.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        try:
-            values = pc.cast(pc.utf8_trim_whitespace(values), pa.float64())
-        except pa.ArrowInvalid:
-            raise _not_a_number(column, values, start) from None
-    try:
-        array = np.asarray(
-            pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False),
-            dtype=np.float64,
-        )
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        raise LogError(f"column `{column}` must hold numbers; it holds {values.type}") from None
-    bad = ~(array >= low) | ~(array <= high)
-    if open_low:
-        bad |= array == low
-    if bad.any():
-        at = int(np.argmax(bad))
-        value = array[at]
-        if np.isnan(value):
-            raise LogError(
-                f"column `{column}` must hold a number in every row; row {start + at + 1} is "
-                "missing (fill it in or drop the row)"
-            )
-        left = "(" if open_low else "["
-        rule = (
-            "hold finite numbers"
-            if high == LARGEST and low == -LARGEST
-            else f"lie in {left}{low:g}, {high:g}]"
-        )
-        raise _offence(column, rule, start + at, float(value), why)
-    return array
-
-
-def _not_a_number(column: str, values: Any, start: int) -> LogError:
-    for i, text in enumerate(values.to_pylist()):
-        if text is not None:
-            try:
-                float(text)
-            except ValueError:
-                return _offence(column, "hold numbers", start + i, text)
-    return LogError(f"column `{column}` must hold numbers")
-
-
-def looks_numeric(values: Any) -> bool:
-    """Return whether every value that is there is a number."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        values = values.dictionary_decode()
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return True
-    if pa.types.is_decimal(kind):
-        return True
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        return False
-    try:
-        pc.cast(pc.utf8_trim_whitespace(values), pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def times(column: str, values: Any, start: int) -> Array:
-    """Return numbers as they are, and dates as seconds since 1970."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if looks_numeric(values):
-        return numbers(column, values, start)
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    try:
-        stamps = pc.cast(values, pa.timestamp("us"))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise LogError(
-            f"column `{column}` must hold numbers or dates such as 2024-05-01 or "
-            f"2024-05-01T12:30:00; the rows from {start + 1} on hold other things"
-        ) from None
-    if stamps.null_count:
-        at = int(np.argmax(stamps.is_null().to_numpy(zero_copy_only=False)))
-        raise LogError(f"column `{column}` must hold a time in every row; row {start + at + 1} "
-                       "is missing")  # fmt: skip
-    return (
-        np.asarray(pc.cast(stamps, pa.int64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-        / 1e6
-    )
+    return Numbers(column, **bounds).read(values, start)
 
 
 def hashes(column: str, values: Any, start: int, what: str) -> Hashes:
@@ -160,6 +62,7 @@ class Labels:
     seen: dict[Hashable, int] = field(default_factory=dict)
     order: Codes | None = None
     whole: bool = False
+    strip: bool = False
 
     def codes(self, values: Any, start: int) -> Codes:
         """Return one code per row, in order of appearance."""
@@ -179,7 +82,8 @@ class Labels:
                 "missing"
             )
         here = [
-            int(label) if self.whole else _plain(label) for label in values.dictionary.to_pylist()
+            int(label) if self.whole else _plain(label, self.strip)
+            for label in values.dictionary.to_pylist()
         ]
         inner = values.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         used = np.zeros(len(here), dtype=bool)
@@ -233,6 +137,14 @@ class Labels:
         self.order = order
         return tuple(labels)
 
+    def look_alikes(self) -> list[tuple[str, ...]]:
+        """Return groups of labels that differ in white space or in capital letters only."""
+        alike: dict[str, list[str]] = {}
+        for label in self.seen:
+            if isinstance(label, str):
+                alike.setdefault(" ".join(label.split()).casefold(), []).append(label)
+        return [tuple(sorted(group)) for group in alike.values() if len(group) > 1]
+
     def _make_numbers(self) -> None:
         # A CSV file has text only; arms 0, 1, 2 are meant as numbers there.
         try:
@@ -244,9 +156,11 @@ class Labels:
             self.seen = {whole[label]: code for label, code in self.seen.items()}
 
 
-def _plain(label: Any) -> Hashable:
+def _plain(label: Any, strip: bool) -> Hashable:
     if isinstance(label, float) and label.is_integer():
         return int(label)
+    if strip and isinstance(label, str):
+        return " ".join(label.split())
     return label  # type: ignore[no-any-return]
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from zib.logs.columns import looks_numeric, times
+from zib.core import validate
+from zib.logs.amounts import Numbers, is_text
+from zib.logs.dates import Times
+from zib.logs.doubts import NAMING, words_of
 from zib.logs.tables import LogError, Table, open_table
 from zib.report.numbers import percent
 
@@ -54,14 +56,16 @@ UNITS = (
     {"unit", "user", "customer", "client", "visitor", "person", "household", "subscriber"},
     {"id", "uid", "uuid", "key", "userid", "customerid", "clientid", "email", "session"},
 )
-NAMING = {"id", "uid", "uuid", "key"}  # last words of a column that names units
+READING = ("sep", "decimal", "encoding", "sheet")
+LISTED = 10  # columns that a message names
 
 
 @dataclass(frozen=True)
 class Guess:
     """Which column plays which role; `reasons` says why, one sentence each.
 
-    `roles` gives the columns as arguments of `LoggedData.read` or `LogScan`.
+    `roles` gives the columns as arguments of `LoggedData.read` or `LogScan`; `doubts` are sentences
+    about what looks wrong in the rows that were looked at.
     """
 
     arm: str
@@ -72,6 +76,7 @@ class Guess:
     cluster: str | None = None
     context: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def roles(self) -> dict[str, Any]:
@@ -82,7 +87,7 @@ class Guess:
         }
 
 
-@dataclass
+@dataclass(eq=False)
 class _Column:
     name: str
     words: tuple[str, ...]
@@ -92,6 +97,7 @@ class _Column:
     distinct: int = 0
     missing: int = 0
     numbers: Any = field(default=None, repr=False)
+    blank_is_zero: bool = False
 
     @property
     def filled(self) -> bool:
@@ -100,7 +106,11 @@ class _Column:
 
     @property
     def zeros(self) -> float:
-        return float(np.mean(self.numbers == 0.0))
+        """The share of zeros, of the rows that hold a number or of all."""
+        zeros = int(np.sum(self.numbers == 0.0))
+        if self.blank_is_zero:
+            return (zeros + self.missing) / self.rows
+        return float(zeros / max(self.numbers.size, 1))
 
     @property
     def flag(self) -> bool:
@@ -114,17 +124,20 @@ def guess_columns(source: Any, **given: Any) -> Guess:
     Parameters
     ----------
     source
-        A pandas or Polars frame, or the path of a CSV or Parquet file.
+        A file, a frame or another source, as for `LogScan`.
     **given
         Roles that are known: ``arm``, ``reward``, ``propensity``, ``time``, ``unit``,
         ``cluster``, ``context``. They are kept. An empty string says that there is no such column.
+        And how to read: ``sep``, ``decimal``, ``encoding``, ``sheet`` and ``missing_reward``, as
+        for `LoggedData.read`.
 
     Notes
     -----
     The reward has numbers; the arm has 2 to 1000 values, each many times. Exact names come first,
     then parts of names, then the only column that fits by its content. If several columns fit
-    equally well the guess is refused. The context is never guessed. A unit is only guessed for a
-    table that was seen as a whole, since each unit may occur once.
+    equally well the guess is refused, with a list of those that may be meant. The context is never
+    guessed. A unit is only guessed for a table that was seen as a whole, since each unit may occur
+    once. A column that is called propensity must hold probabilities.
 
     Examples
     --------
@@ -135,7 +148,10 @@ def guess_columns(source: Any, **given: Any) -> Guess:
     arm: `variant`, by its name, 2 values
     reward: `revenue`, by its name, 99 % zeros
     """
-    table = open_table(source)
+    options = {name: given.pop(name) for name in READING if name in given}
+    missing_reward = given.pop("missing_reward", "error")
+    validate.choice("missing_reward", missing_reward, ("error", "zero"))
+    table = open_table(source, **options)
     known = ("arm", "reward", "propensity", "time", "unit", "cluster", "context")
     for role in given:
         if role not in known:
@@ -152,11 +168,14 @@ def guess_columns(source: Any, **given: Any) -> Guess:
     for role in ("arm", "reward"):
         if given.get(role) == "":
             raise LogError(f"`{role}` must name a column; got ''")
-    columns, whole = _look(table)
+    columns, whole, doubts = _look(table)
+    if missing_reward == "zero":
+        for each in columns:
+            each.blank_is_zero = each.numeric
     taken = {*named.values(), *context}
     reasons = {role: f"{role}: `{column}`, as given" for role, column in named.items()}
     finders: dict[str, Callable[[list[_Column]], tuple[str | None, str]]] = {
-        "propensity": _propensity,
+        "propensity": lambda free: _propensity(free, table),
         "reward": lambda free: _reward(free, table),
         "arm": lambda free: _arm(free, table),
         "time": _time,
@@ -175,11 +194,12 @@ def guess_columns(source: Any, **given: Any) -> Guess:
         **named,
         context=context,
         reasons=tuple(reasons[role] for role in known if role in reasons),
+        doubts=tuple(doubts),
     )
 
 
-def _look(table: Table) -> tuple[list[_Column], bool]:
-    """Return the first rows by column, and whether they are the whole table."""
+def _look(table: Table) -> tuple[list[_Column], bool, list[str]]:
+    """Return the first rows by column, whether they are the whole table, and doubts about them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -192,8 +212,11 @@ def _look(table: Table) -> tuple[list[_Column], bool]:
             break
     if rows == 0:
         raise LogError(f"{table.name} has no rows")
-    first = pa.Table.from_batches(parts).combine_chunks()
+    first = pa.concat_tables(
+        [pa.Table.from_batches([part]) for part in parts], promote_options="permissive"
+    ).combine_chunks()
     columns = []
+    same = np.zeros(rows, dtype=np.uint64)
     for name in table.columns:
         values = first.column(name)
         values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
@@ -201,25 +224,40 @@ def _look(table: Table) -> tuple[list[_Column], bool]:
             values = values.dictionary_decode()
         if pa.types.is_floating(values.type):
             values = pa.array(values.to_numpy(zero_copy_only=False), from_pandas=True)
-        column = _Column(name, _words(name), values, rows, missing=values.null_count)
+        column = _Column(name, words_of(name), values, rows, missing=values.null_count)
         try:
             column.distinct = pc.count_distinct(values).as_py()
+            codes = values.dictionary_encode(null_encoding="encode").indices
         except pa.ArrowNotImplementedError:  # lists and the like play no role
             continue
-        column.numeric = values.null_count < rows and looks_numeric(values)
-        if column.numeric:
-            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-                values = pc.utf8_trim_whitespace(values)
-            there = pc.cast(values.drop_null(), pa.float64(), safe=False)
-            column.numbers = np.asarray(there.to_numpy(zero_copy_only=False))
+        same = (same ^ codes.to_numpy(zero_copy_only=False).astype(np.uint64)) * _ODD
+        same ^= same >> np.uint64(29)
+        if values.null_count < rows and not pa.types.is_temporal(values.type):
+            try:
+                reader = Numbers(name, table.decimal, table.comma_likely)
+                column.numbers = reader.read(values.drop_null(), 0)
+                column.numeric = True
+            except LogError:
+                pass
         columns.append(column)
-    return columns, whole
+    return columns, whole, _repetitions(same, columns, whole)
 
 
-def _words(name: str) -> tuple[str, ...]:
-    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
-    words = [part.lower() for part in parts if not part.isdigit()]
-    return tuple(word[:-1] if len(word) > 3 and word.endswith("s") else word for word in words)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _repetitions(same: Any, columns: list[_Column], whole: bool) -> list[str]:
+    """Return a sentence if rows are equal in every column although they need not be."""
+    rows = same.size
+    repeated = rows - np.unique(same).size
+    telling = max((column.distinct for column in columns), default=0)
+    if not repeated or telling < rows / 2:  # without ids or times rows are equal by chance
+        return []
+    of = f"{rows} rows" if whole else f"the first {rows} rows"
+    return [
+        f"{repeated} of {of} equal an earlier row in every column; if they were exported twice, "
+        "drop them"
+    ]
 
 
 def _by_name(columns: list[_Column], names: Sequence[set[str]]) -> list[tuple[int, _Column]]:
@@ -246,25 +284,94 @@ def _best(named: list[tuple[int, _Column]]) -> list[_Column]:
     return [column for place, column in named if place == top]
 
 
-def _ask(role: str, columns: Sequence[_Column], table: Table, why: str) -> LogError:
-    if columns:
-        listed = ", ".join(f"`{c.name}`" for c in columns[:10]) + (
-            ", …" if len(columns) > 10 else ""
-        )
+def _ask(
+    role: str, best: Sequence[_Column], table: Table, why: str,
+    plausible: Sequence[tuple[_Column, str]],
+) -> LogError:  # fmt: skip
+    """Return the error that lists the columns that may be meant, the best ones first."""
+    names = [column.name for column in best]
+    first = sorted(plausible, key=lambda pair: pair[0].name not in names)
+    listed = ", ".join(f"`{column.name}` ({text})" for column, text in first[:LISTED])
+    listed += ", …" if len(first) > LISTED else ""
+    name_it = f"name it: --{role} COLUMN ({role}=... in Python)"
+    if best:
         return LogError(
-            f"several columns of {table.name} may be the {role}{why}: {listed}; name it: "
-            f"--{role} COLUMN ({role}=... in Python)"
+            f"several columns of {table.name} may be the {role}{why}: {listed}; {name_it}"
+        )
+    if first:
+        return LogError(
+            f"no column of {table.name} looks like the {role} beyond doubt{why}; it may be "
+            f"{listed}; {name_it}"
         )
     known = ", ".join(table.columns[:20]) + (", …" if len(table.columns) > 20 else "")
     return LogError(
-        f"no column of {table.name} looks like the {role}{why}; name it: --{role} COLUMN "
-        f"({role}=... in Python), one of {known}"
+        f"no column of {table.name} looks like the {role}{why}; {name_it}, one of {known}"
     )
 
 
+def _ranked(columns: list[_Column], names: Sequence[set[str]]) -> list[_Column]:
+    """Return the columns, those with telling names first."""
+    place = {column.name: i for i, column in _by_name(columns, names)}
+    return sorted(columns, key=lambda column: place.get(column.name, 2 * len(names)))
+
+
+def _is_id(column: _Column) -> bool:
+    return bool(column.words) and column.words[-1] in NAMING and column.distinct > column.rows / 10
+
+
+def _rewards(columns: list[_Column]) -> list[tuple[_Column, str]]:
+    """Return the columns that may be the reward, each with what speaks for it."""
+    named = {column.name for _, column in _by_name(columns, REWARDS)}
+    out = []
+    for column in _ranked(columns, REWARDS):
+        if _is_id(column) or _is_time_like(column) or column.missing == column.rows:
+            continue
+        blank = f"blank in {percent(column.missing / column.rows)} of the rows"
+        hint = "" if column.blank_is_zero else ": --missing-reward zero if nothing happened there"
+        if column.numeric and not column.filled and not column.blank_is_zero:
+            if column.name in named or column.distinct > 2:
+                out.append((column, blank + hint))
+        elif column.numeric and column.distinct > 1:
+            if column.name in named or column.zeros > MANY_ZEROS:
+                only = "0 and 1 only, " if column.flag else ""
+                out.append((column, f"{only}{percent(column.zeros)} zeros"))
+        elif not column.numeric and column.name in named and is_text(column.values.type):
+            there = column.values.drop_null()
+            out.append((column, f"text, such as {there[0].as_py()[:30]!r}"))
+    return out
+
+
+def _arms(columns: list[_Column]) -> list[tuple[_Column, str]]:
+    """Return the columns that may be the arm, each with what speaks for it."""
+    named = {column.name for _, column in _by_name(columns, ARMS)}
+    out = []
+    for column in _ranked(columns, ARMS):
+        if _is_id(column) or _is_time_like(column) or column.missing == column.rows:
+            continue
+        blank = "" if column.filled else f", blank in {percent(column.missing / column.rows)}"
+        if _repeats(column) and (column.name in named or (
+            column.distinct <= FEW_VALUES and _label_like(column)
+        )):  # fmt: skip
+            held = "0 and 1 only" if column.flag else f"{column.distinct} values"
+            out.append((column, held + blank))
+        elif column.name in named and column.distinct > 1:
+            out.append((column, f"{column.distinct} values in {column.rows} rows{blank}"))
+    return out
+
+
+def _is_time_like(column: _Column) -> bool:
+    if column.numeric:
+        return False
+    try:
+        Times(column.name).read(column.values.drop_null().slice(0, 100), 0)
+    except LogError:
+        return False
+    return True
+
+
 def _reward(columns: list[_Column], table: Table) -> tuple[str, str]:
-    filled = [c for c in columns if c.numeric and c.filled]
-    numeric = [c for c in filled if c.distinct > 1]
+    filled = [c for c in columns if c.numeric and (c.filled or c.blank_is_zero)]
+    numeric = [c for c in filled if c.distinct > 1 or (c.blank_is_zero and c.missing)]
     named = _by_name(numeric, REWARDS)
     # a column that is called reward is the reward, also when it is zero throughout
     best = _best([pair for pair in _by_name(filled, REWARDS) if pair[0] == 0])
@@ -273,10 +380,12 @@ def _reward(columns: list[_Column], table: Table) -> tuple[str, str]:
         best = _best([pair for pair in named if pair[1].zeros >= MANY_ZEROS]) or _best(named)
     why = "by its name"
     if not best:
+        if _by_name([c for c in columns if c.numeric and c not in filled], REWARDS):
+            raise _ask("reward", [], table, "", _rewards(columns))  # the named one is mostly blank
         best = [c for c in numeric if c.zeros > MANY_ZEROS and not c.flag]
         why = "the only column of numbers with many zeros"
     if len(best) != 1:
-        raise _ask("reward", best, table, "")
+        raise _ask("reward", best, table, "", _rewards(columns))
     return best[0].name, f"`{best[0].name}`, {why}, {percent(best[0].zeros)} zeros"
 
 
@@ -288,12 +397,14 @@ def _arm(columns: list[_Column], table: Table) -> tuple[str, str]:
     if len(best) == 1 and best[0].flag:
         flags = [column for _, column in named if column.flag]
         if len(flags) > 1:  # one arm may be spread over several columns of 0 and 1
-            raise _ask("arm", flags, table, " (each holds 0 and 1 only)")
+            raise _ask(
+                "arm", flags, table, " (it may be spread over several columns)", _arms(columns)
+            )
     if not best:
         best = [c for c in fitting if c.distinct <= FEW_VALUES and _label_like(c)]
         why = "the only column with few values"
     if len(best) != 1:
-        raise _ask("arm", best, table, "")
+        raise _ask("arm", best, table, "", _arms(columns))
     return best[0].name, f"`{best[0].name}`, {why}, {best[0].distinct} values"
 
 
@@ -306,17 +417,15 @@ def _label_like(column: _Column) -> bool:
     return not column.numeric or bool(np.all(column.numbers == np.rint(column.numbers)))
 
 
-def _propensity(columns: list[_Column]) -> tuple[str | None, str]:
-    inside = [
-        c for c in columns
-        if c.numeric and c.missing == 0 and bool(np.all((c.numbers > 0) & (c.numbers <= 1)))
-    ]  # fmt: skip
+def _propensity(columns: list[_Column], table: Table) -> tuple[str | None, str]:
     k = len(PROPENSITIES)
     fitting = [
-        (place, c) for place, c in _by_name(inside, PROPENSITIES)
+        (place, c) for place, c in _by_name(columns, PROPENSITIES)
         if place < k or set(c.words) <= CHOOSING
     ]  # fmt: skip
-    best = _best(fitting)
+    # A letter may stand for anything, and a word for a share of something else.
+    meant = [(place, c) for place, c in fitting if not _impossible(c) or _called_so(c)]
+    best = _best(meant)
     if len(best) > 1:
         listed = ", ".join(f"`{c.name}`" for c in best)
         raise LogError(
@@ -324,8 +433,44 @@ def _propensity(columns: list[_Column]) -> tuple[str | None, str]:
             "(propensity=... in Python)"
         )
     if not best:
-        return None, ""
+        ignored = [f"`{c.name}` {_impossible(c)}" for _, c in fitting]
+        return None, f"none, since {ignored[0]}" if ignored else ""
+    wrong = _impossible(best[0])
+    if wrong:
+        raise LogError(
+            f"column `{best[0].name}` of {table.name} is called a propensity, the probability with "
+            f"which the arm of the row was chosen, but {wrong}; correct it, or do without: "
+            "--propensity '' (propensity='' in Python)"
+        )
     return best[0].name, f"`{best[0].name}`, by its name, all in (0, 1]"
+
+
+def _impossible(column: _Column) -> str:
+    """Return why a column cannot hold the probabilities of choices that were made, or nothing."""
+    if column.missing:
+        return f"is missing in {column.missing} of {column.rows} rows"
+    if not column.numeric:
+        return f"holds {str(column.values[0].as_py())[:30]!r}"
+    bad = ~((column.numbers > 0.0) & (column.numbers <= 1.0))
+    if bad.any():
+        at = int(np.argmax(bad))
+        per_cent = bool(np.all((column.numbers > 0.0) & (column.numbers <= 100.0)))
+        more = " (per cent? divide by 100)" if per_cent and column.numbers.max() > 10.0 else ""
+        return f"holds {column.numbers[at]:g} in row {at + 1}, outside (0, 1]{more}"
+    if column.rows > 1 and bool(np.all(column.numbers == 1.0)):
+        return "is 1 in every row, as if nothing had been drawn at random"
+    return ""
+
+
+def _called_so(column: _Column) -> bool:
+    """Whether a column is called a propensity or probability, or nearly holds such."""
+    telling = {*PROPENSITIES[0], "prob", "probability"}
+    if telling & set(column.words) or "".join(column.words) in telling:
+        return True
+    if not column.numeric:
+        return False
+    inside = (column.numbers >= 0.0) & (column.numbers <= 1.0)
+    return bool(inside.mean() > 0.9 and np.any(inside & (column.numbers % 1.0 != 0.0)))
 
 
 def _time(columns: list[_Column]) -> tuple[str | None, str]:
@@ -338,7 +483,7 @@ def _is_time(column: _Column) -> bool:
     if column.missing:
         return False
     try:
-        times(column.name, column.values, 0)
+        Times(column.name).read(column.values, 0)
     except LogError:
         return False
     return True
@@ -350,7 +495,11 @@ def _unit(columns: list[_Column], whole: bool) -> tuple[str | None, str]:
     if len(best) == 1 and best[0].missing == 0:
         name = best[0].name
         if best[0].distinct < best[0].rows:
-            return None, f"none, since `{name}` holds some values more than once"
+            repeated = best[0].rows - best[0].distinct
+            return None, (
+                f"none, since {repeated} of {best[0].rows} rows repeat a value of `{name}` "
+                f"(--cluster {name} if rows of one value belong together)"
+            )
         if not whole:
             return None, f"none, since only the first {SAMPLE} rows of `{name}` were looked at"
     return _optional(best, "by its name, all different")

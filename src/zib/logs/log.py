@@ -70,7 +70,7 @@ class Log(Protocol):
 
 
 class Roles(TypedDict, total=False):
-    """Which column plays which role; see `LoggedData.from_frame`."""
+    """Which column plays which role, and how the file is written; see `LoggedData.read`."""
 
     arm: Required[str]
     reward: Required[str]
@@ -80,6 +80,12 @@ class Roles(TypedDict, total=False):
     unit: str | None
     cluster: str | None
     arms: Sequence[Hashable] | None
+    missing_reward: str
+    strip_labels: bool
+    sep: str | None
+    decimal: str | None
+    encoding: str | None
+    sheet: str | None
 
 
 def _frozen(array: Any, dtype: Any = np.float64) -> Any:
@@ -135,11 +141,13 @@ class LoggedData:
         context_names: tuple[str, ...],
         columns: LogBatch,
         unit: NDArray[Any] | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self._arms = arms
         self._context_names = context_names
         self._columns = columns
         self._unit = unit
+        self._notes = notes
 
     @classmethod
     def from_frame(
@@ -154,21 +162,26 @@ class LoggedData:
         unit: str | None = None,
         cluster: str | None = None,
         arms: Sequence[Hashable] | None = None,
+        missing_reward: str = "error",
+        strip_labels: bool = False,
+        decimal: str | None = None,
     ) -> LoggedData:
-        """Return the log in a pandas or Polars frame.
+        """Return the log in a pandas or Polars frame, or in anything with an Arrow stream.
 
         Parameters
         ----------
         frame
-            One row per decision.
+            One row per decision: a pandas or Polars frame, an Arrow table, reader or dataset, a
+            DuckDB relation, or anything else with a method ``__arrow_c_stream__``.
         arm, reward
-            Names of the columns with the arm that was played and with what it paid.
+            Names of the columns with the arm that was played and with what it paid. Amounts of
+            money as text ("$1,234.50", "1.234,50 €"), true and false, yes and no will do.
         propensity
             Column with the probability of that choice, in (0, 1].
         context
             Columns with what was known before; a column of text becomes one 0/1 column per value.
         time
-            Column with numbers or dates.
+            Column with numbers or dates; dates become seconds since 1970 in UTC.
         unit
             Column that names who was treated; each unit may occur once.
         cluster
@@ -177,20 +190,42 @@ class LoggedData:
             not. It may be a column of the context, too.
         arms
             The arms in the order wanted; by default those that occur, sorted.
+        missing_reward
+            "zero" if a blank reward means that nothing happened; by default it is an error.
+        strip_labels
+            Whether white space around and between the words of a label counts for nothing, so
+            that "C" and "C " are one arm.
+        decimal
+            The decimal mark of numbers in text, "." or ","; found out by default.
         """
         from zib.logs.read import open_log
 
         log = open_log(
             frame, arm=arm, reward=reward, propensity=propensity, context=context, time=time,
-            unit=unit, cluster=cluster, arms=arms, in_memory=np.inf,
+            unit=unit, cluster=cluster, arms=arms, missing_reward=missing_reward,
+            strip_labels=strip_labels, decimal=decimal, in_memory=np.inf,
         )  # fmt: skip
         assert isinstance(log, LoggedData)
         return log
 
     @classmethod
     def read(cls, path: Any, **roles: Unpack[Roles]) -> LoggedData:
-        """Return the log in a CSV or Parquet file; columns are named as for `from_frame`."""
-        return cls.from_frame(str(path), **roles)
+        """Return the log in a file.
+
+        Parameters
+        ----------
+        path
+            A text file (CSV and the like) or JSON lines, also packed with gzip, bzip2, xz, zstd or
+            zip; a Parquet, Feather or Arrow file, a folder of Parquet files, or a workbook.
+        **roles
+            The columns and the rest as for `from_frame`; for text files also ``sep`` and
+            ``encoding``, for workbooks ``sheet``. Left out, these are found out; `notes` tells.
+        """
+        from zib.logs.read import open_log
+
+        log = open_log(str(path), in_memory=np.inf, **roles)
+        assert isinstance(log, LoggedData)
+        return log
 
     @classmethod
     def from_arrays(
@@ -295,6 +330,11 @@ class LoggedData:
         return self._columns.cluster
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """How the file was read, where that was a choice; one sentence each."""
+        return self._notes
+
+    @property
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.reward.size)
@@ -325,7 +365,7 @@ class LoggedData:
         picked = self._picked(rows)
         columns = (None if x is None else _frozen(x[picked], x.dtype) for x in self._columns[1:])
         unit = None if self._unit is None else self._unit[picked]
-        return LoggedData(self._arms, self._context_names, LogBatch(0, *columns), unit)  # type: ignore[arg-type]
+        return LoggedData(self._arms, self._context_names, LogBatch(0, *columns), unit, self._notes)  # type: ignore[arg-type]
 
     def _picked(self, rows: ArrayLike) -> NDArray[Any]:
         """Return the rows to pick, as a mask or as whole numbers, or raise."""
@@ -352,7 +392,7 @@ class LoggedData:
             at = int(np.argmax(bad))
             raise LogError(f"`propensity` must lie in (0, 1]; row {at + 1} holds {values[at]!r}")
         columns = self._columns._replace(propensity=_frozen(values))
-        return LoggedData(self._arms, self._context_names, columns, self._unit)
+        return LoggedData(self._arms, self._context_names, columns, self._unit, self._notes)
 
     def to_frame(self) -> Any:
         """Return a pandas frame with the columns of the log."""

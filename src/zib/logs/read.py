@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core import validate
-from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, hashes, looks_numeric, numbers, times
+from zib.logs.amounts import Numbers, looks_numeric
+from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, hashes
+from zib.logs.dates import Times
+from zib.logs.doubts import about_context, about_labels, refuse_late
 from zib.logs.log import LogBatch, LoggedData, Roles, describe, extras
 from zib.logs.tables import BATCH, LogError, open_table
 
@@ -54,8 +57,16 @@ class _Layout:
         unit: str | None = None,
         cluster: str | None = None,
         arms: Sequence[Hashable] | None = None,
+        missing_reward: str = "error",
+        strip_labels: bool = False,
+        sep: str | None = None,
+        decimal: str | None = None,
+        encoding: str | None = None,
+        sheet: str | None = None,
     ) -> None:
-        self.table = open_table(source)
+        validate.choice("missing_reward", missing_reward, ("error", "zero"))
+        validate.flag("strip_labels", strip_labels)
+        self.table = open_table(source, sep=sep, decimal=decimal, encoding=encoding, sheet=sheet)
         self._source, self._stamp = source, _stamp(source)
         find = self.table.require
         self._arm, self._reward = find("arm", arm), find("reward", reward)
@@ -79,9 +90,28 @@ class _Layout:
             if self._cluster not in self._columns:
                 self._columns.append(self._cluster)
         self._labels = Labels(
-            self._arm, MANY_ARMS, "an arm should be chosen again and again: bin the values"
-        )
+            self._arm, MANY_ARMS, "an arm should be chosen again and again: bin the values",
+            strip=strip_labels,
+        )  # fmt: skip
         self._levels: dict[str, Labels] = {}
+        self._numbers = {
+            name: Numbers(name, self.table.decimal, self.table.comma_likely)
+            for name in (self._reward, *self._context)
+        }
+        rewards = self._numbers[self._reward]
+        rewards.blank = 0.0 if missing_reward == "zero" else None
+        rewards.hint = (
+            "fill it in, or say --missing-reward zero, missing_reward='zero' in Python, if blank "
+            "means that nothing happened"
+        )
+        if self.propensity is not None:
+            self._numbers[self.propensity] = Numbers(
+                self.propensity, self.table.decimal, self.table.comma_likely, low=0.0,
+                open_low=True, high=1.0,
+                why=" (the arm of that row was played, so it had a chance)",
+            )  # fmt: skip
+        self._times = None if self._time is None else Times(self._time, self.table.comma_likely)
+        self.notes: tuple[str, ...] = ()
         self._wanted = None if arms is None else validate.labels("arms", arms)
 
     def check(self, keep: float) -> tuple[int, list[_Rows] | None]:
@@ -97,10 +127,15 @@ class _Layout:
                 for name in self._context:
                     if not looks_numeric(batch.column(name)):
                         advice = "use a column with fewer values, or a number"
-                        self._levels[name] = Labels(name, MANY_LEVELS, advice)
+                        self._levels[name] = Labels(
+                            name, MANY_LEVELS, advice, strip=self._labels.strip
+                        )
             if kept is not None and n + batch.num_rows > keep:
                 kept = None
             rows = self._decode(batch, n, with_units=kept is not None)
+            if n == 0:
+                context = dict(zip(self._context, rows.context, strict=True))
+                doubts = about_context(context, rows.arm, rows.reward)
             if kept is not None:
                 kept.append(rows)
             if units is not None:
@@ -116,6 +151,15 @@ class _Layout:
             levels = self._levels.get(name)
             names += [f"{name}={level}" for level in levels.settle()] if levels else [name]
         self.context_names = tuple(names)
+        for labels in (self._labels, *self._levels.values()):
+            doubts += about_labels(labels)
+        for doubt in doubts:
+            warnings.warn(doubt, UserWarning, stacklevel=4)
+        readers: list[Numbers | Times] = [
+            *self._numbers.values(),
+            *([self._times] if self._times else []),
+        ]
+        self.notes = (*self.table.notes, *(note for reader in readers for note in reader.notes))
         return n, kept
 
     def _raw(self, size: int) -> Iterator[Any]:
@@ -124,24 +168,25 @@ class _Layout:
                 yield batch
 
     def _decode(self, batch: Any, start: int, with_units: bool = False) -> _Rows:
-        propensity = None
-        if self.propensity is not None:
-            propensity = numbers(
-                self.propensity, batch.column(self.propensity), start, low=0.0, open_low=True,
-                high=1.0, why=" (the arm of that row was played, so it had a chance)",
-            )  # fmt: skip
+        def number(name: str) -> Array:
+            return self._numbers[name].read(batch.column(name), start)
+
+        arm, reward = self._labels.codes(batch.column(self._arm), start), number(self._reward)
+        if start == 0:
+            for name in self._context:
+                refuse_late(name, batch.column(name), reward)
         return _Rows(
             start,
-            self._labels.codes(batch.column(self._arm), start),
-            numbers(self._reward, batch.column(self._reward), start),
-            propensity,
+            arm,
+            reward,
+            None if self.propensity is None else number(self.propensity),
             tuple(
                 self._levels[name].codes(batch.column(name), start)
                 if name in self._levels
-                else numbers(name, batch.column(name), start)
+                else number(name)
                 for name in self._context
             ),
-            None if self._time is None else times(self._time, batch.column(self._time), start),
+            None if self._times is None else self._times.read(batch.column(self._time), start),
             None
             if self._cluster is None
             else hashes(self._cluster, batch.column(self._cluster), start, "cluster"),
@@ -195,7 +240,7 @@ class _Layout:
             names = np.empty(sum(map(len, units)), dtype=object)
             names[:] = [value for part in units for value in part]
             names.flags.writeable = False
-        return LoggedData(self.arms, self.context_names, columns, names)
+        return LoggedData(self.arms, self.context_names, columns, names, self.notes)
 
 
 def open_log(
@@ -211,7 +256,8 @@ def open_log(
         Number of rows up to which the log is kept in memory.
     **roles
         The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time``, ``unit`` and
-        ``cluster``, and ``arms``, as for `LoggedData.from_frame`.
+        ``cluster``, and ``arms``, ``missing_reward``, ``strip_labels``, ``sep``, ``decimal``,
+        ``encoding`` and ``sheet``, as for `LoggedData.from_frame` and `LoggedData.read`.
 
     Examples
     --------
@@ -233,21 +279,23 @@ def open_log(
 
 
 class LogScan:
-    """A log in a CSV or Parquet file, checked once and then streamed.
+    """A log in a file, checked once and then streamed.
 
     Parameters
     ----------
     source
-        Path of a CSV file (possibly compressed), of a Parquet file or of a folder of them; or a
-        frame.
+        Path of a file as for `LoggedData.read`, or of a folder of Parquet files; or a frame or
+        anything else with an Arrow stream, as for `LoggedData.from_frame`.
     **roles
         The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time``, ``unit`` and
-        ``cluster``, and ``arms``, as for `LoggedData.from_frame`.
+        ``cluster``, and ``arms``, ``missing_reward``, ``strip_labels``, ``sep``, ``decimal``,
+        ``encoding`` and ``sheet``, as for `LoggedData.from_frame` and `LoggedData.read`.
 
     Notes
     -----
     Creating a scan reads the columns once, checks every row and collects the labels. After that
-    `batches` reads again from the file, whatever its size, in memory that does not grow with it.
+    `batches` reads again from the file, whatever its size, in memory that does not grow with it
+    (workbooks and JSON lists, though, are read as a whole).
     Repeated units are found for up to fifty million rows (any number when they come in increasing
     order); beyond that a warning says that it was not checked.
 
@@ -291,6 +339,11 @@ class LogScan:
     def has_propensity(self) -> bool:
         """Whether the probabilities of the choices are known."""
         return self._layout.propensity is not None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the file was read, where that was a choice; one sentence each."""
+        return self._layout.notes
 
     def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
         """Yield all rows in order, at most `size` at a time."""

@@ -1,4 +1,4 @@
-"""Tables in batches of bounded size: pandas and Polars frames, CSV and Parquet files.
+"""Tables in batches of bounded size: frames, whatever speaks Arrow, and files.
 
 Everything becomes Arrow on the way in, so frames and files are read by the same code.
 """
@@ -6,16 +6,21 @@ Everything becomes Arrow on the way in, so frames and files are read by the same
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from zib.core.validate import InvalidParameterError, shown
 
-CSV_ENDS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".tsv.bz2")
 PARQUET_ENDS = (".parquet", ".pq", ".parq")
-MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
-CSV_BLOCK = 1 << 24  # bytes of a CSV file that are parsed at a time
+ARROW_ENDS = (".feather", ".arrow", ".ipc")
+EXCEL_ENDS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+PACKED_ENDS = (".gz", ".bz2", ".xz", ".zst", ".zip")
+CSV_ENDS = (".csv", ".tsv", ".txt", ".tab")
+JSON_ENDS = (".jsonl", ".ndjson", ".json")
+MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"]
 BATCH = 1 << 18
 
 
@@ -24,19 +29,52 @@ class LogError(InvalidParameterError):
 
 
 class Table(ABC):
-    """Rows in batches; `columns` are the names in the order of the file."""
+    """Rows in batches; `columns` are the names in the order of the file.
+
+    Attributes
+    ----------
+    name
+        The file, for messages.
+    columns
+        The names that occur once.
+    repeated
+        Names that several columns have; those cannot be read.
+    notes
+        What was guessed of the file, one sentence each.
+    decimal
+        The decimal mark if it was given.
+    comma_likely
+        Whether numbers rather have decimal commas and dates the day first.
+    """
 
     name: str
     columns: tuple[str, ...]
+    repeated: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    decimal: str | None = None
+    comma_likely: bool = False
 
     @abstractmethod
     def batches(self, columns: Sequence[str], size: int = BATCH) -> Iterator[Any]:
         """Yield Arrow record batches of at most `size` rows with these columns."""
 
+    def _name_columns(self, names: Sequence[Any]) -> None:
+        """Set the names of the columns; those that occur twice cannot be asked for."""
+        count = Counter(str(name) for name in names)
+        self.columns = tuple(name for name, n in count.items() if n == 1)
+        self.repeated = tuple(name for name, n in count.items() if n > 1)
+        if not self.columns:
+            raise LogError(f"{self.name} has no column with a name of its own")
+
     def require(self, role: str, column: str) -> str:
         """Return `column` if the table has it, or raise with the names it does have."""
         if column in self.columns:
             return column
+        if column in self.repeated:
+            raise LogError(
+                f"{self.name} has several columns named {column!r} (asked for as `{role}`); "
+                "rename them"
+            )
         import difflib
 
         near = difflib.get_close_matches(str(column), self.columns, n=1)
@@ -50,27 +88,20 @@ class Table(ABC):
 class FrameTable(Table):
     """A pandas or Polars frame, or an Arrow table."""
 
-    def __init__(self, frame: Any) -> None:
-        self.name = "the frame"
+    def __init__(self, frame: Any, name: str = "the frame") -> None:
+        self.name = name
         self._frame = frame
-        if not hasattr(frame, "columns") or not hasattr(frame, "__len__"):
-            raise LogError(
-                "`frame` or `source` must be a pandas or Polars frame or an Arrow table; "
-                f"got {type(frame).__name__}"
-            )
         names = frame.column_names if hasattr(frame, "column_names") else list(frame.columns)
-        self.columns = tuple(str(name) for name in names)
-        repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
-        if repeated:
-            raise LogError(f"the frame has several columns named {repeated[0]!r}")
-        self._names = dict(zip(self.columns, names))
+        self._name_columns(names)
+        self._names = {str(name): name for name in names}
 
     def batches(self, columns: Sequence[str], size: int = BATCH) -> Iterator[Any]:
         """Yield Arrow record batches of at most `size` rows with these columns."""
         import pyarrow as pa
 
         table = pa.table({name: _arrow(self._frame, self._names[name]) for name in columns})
-        yield from table.to_batches(max_chunksize=size)
+        for batch in table.to_batches(max_chunksize=size):
+            yield usual(batch)
 
 
 def _arrow(frame: Any, name: Any) -> Any:
@@ -87,6 +118,44 @@ def _arrow(frame: Any, name: Any) -> Any:
         return pa.array(column.map(str).where(column.notna(), None), from_pandas=True)
 
 
+class StreamTable(Table):
+    """Anything that hands out an Arrow stream (``__arrow_c_stream__``), such as a DuckDB relation.
+
+    It is asked for a new stream on every pass.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self.name = f"the {type(source).__name__}"
+        self._source = source
+        with refusing(self.name, "an Arrow stream"):
+            self._name_columns(self._stream().schema.names)
+
+    def _stream(self) -> Any:
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_stream(self._source)
+
+    def batches(self, columns: Sequence[str], size: int = BATCH) -> Iterator[Any]:
+        """Yield Arrow record batches of at most `size` rows with these columns."""
+        with refusing(self.name, "an Arrow stream"):
+            yield from cut(self._stream(), columns, size)
+
+
+class DatasetTable(Table):
+    """A dataset of Arrow: many files, perhaps far away, of which only some columns are read."""
+
+    def __init__(self, source: Any) -> None:
+        self.name = "the dataset"
+        self._source = source
+        self._name_columns(source.schema.names)
+
+    def batches(self, columns: Sequence[str], size: int = BATCH) -> Iterator[Any]:
+        """Yield Arrow record batches of at most `size` rows with these columns."""
+        with refusing(self.name, "an Arrow dataset"):
+            found = self._source.to_batches(columns=list(columns), batch_size=size)
+            yield from cut(found, columns, size)
+
+
 class ParquetTable(Table):
     """One Parquet file, or all those of a folder in the order of their names."""
 
@@ -99,23 +168,18 @@ class ParquetTable(Table):
         )
         if not self._files:
             raise LogError(f"the folder {path} has no Parquet files")
-        self.columns = self._columns(self._files[0])
+        names = self._columns(self._files[0])
+        self._name_columns(names)
         for file in self._files[1:]:
-            if set(self._columns(file)) != set(self.columns):
+            if set(self._columns(file)) != set(names):
                 raise LogError(f"{file.name} has other columns than {self._files[0].name}")
 
     def _open(self, file: Path) -> Any:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        try:
+        with refusing(file.name, "Parquet"):
             # pre-buffering would keep the whole file in memory
             return pq.ParquetFile(file, pre_buffer=False)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise LogError(
-                f"{file.name} cannot be read as Parquet; it may be cut off or of another "
-                f"format ({_first_line(error)})"
-            ) from None
 
     def _columns(self, file: Path) -> tuple[str, ...]:
         with self._open(file) as parquet:
@@ -123,82 +187,162 @@ class ParquetTable(Table):
 
     def batches(self, columns: Sequence[str], size: int = BATCH) -> Iterator[Any]:
         """Yield Arrow record batches of at most `size` rows with these columns."""
-        import pyarrow as pa
-
         for file in self._files:
-            with self._open(file) as parquet:
-                batches = parquet.iter_batches(batch_size=size, columns=list(columns))
-                try:
-                    yield from batches
-                except (pa.ArrowInvalid, OSError) as error:
-                    raise LogError(f"{file.name} is damaged: {_first_line(error)}") from None
+            with self._open(file) as parquet, refusing(file.name, "Parquet"):
+                for batch in parquet.iter_batches(batch_size=size, columns=list(columns)):
+                    yield usual(batch)
 
 
-class CSVTable(Table):
-    """A CSV file with a header, possibly compressed; all columns are read as text."""
+def cut(batches: Any, columns: Sequence[str], size: int) -> Iterator[Any]:
+    """Yield these columns of record batches, at most `size` rows at a time."""
+    for batch in batches:
+        wanted = usual(batch.select(list(columns)))
+        for start in range(0, batch.num_rows, size):
+            yield wanted.slice(start, size)
 
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self._path = path
-        self._delimiter = "\t" if ".tsv" in path.name else ","
-        with self._open(None) as reader:
-            self.columns = tuple(reader.schema.names)
-        repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
-        if repeated:
-            raise LogError(f"{self.name} has several columns named {repeated[0]!r}")
 
-    def _open(self, columns: Sequence[str] | None) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv
+def usual(batch: Any) -> Any:
+    """Return a record batch with plain text and numbers in the place of their newer kinds."""
+    import pyarrow as pa
 
-        wanted = list(columns) if columns is not None else []
-        try:
-            return csv.open_csv(
-                self._path,
-                read_options=csv.ReadOptions(block_size=CSV_BLOCK),
-                parse_options=csv.ParseOptions(delimiter=self._delimiter),
-                convert_options=csv.ConvertOptions(
-                    include_columns=wanted,
-                    column_types={name: pa.string() for name in wanted},
-                    null_values=MISSING,
-                    strings_can_be_null=True,
-                ),
-            )
-        except (pa.ArrowInvalid, OSError, EOFError) as error:
-            raise self._damaged(error) from None
+    def better(kind: Any) -> Any:
+        if isinstance(kind, pa.BaseExtensionType):
+            return better(kind.storage_type)
+        if pa.types.is_run_end_encoded(kind):
+            return better(kind.value_type)
+        if pa.types.is_dictionary(kind):
+            value = better(kind.value_type)
+            return kind if value == kind.value_type else value
+        return pa.string() if kind == pa.string_view() else kind
 
-    def _damaged(self, error: BaseException) -> LogError:
-        return LogError(f"{self.name} cannot be read as CSV: {_first_line(error)}")
+    kinds = [better(field.type) for field in batch.schema]
+    if kinds == batch.schema.types:
+        return batch
+    columns = []
+    for values, kind in zip(batch.columns, kinds, strict=True):
+        if isinstance(values, pa.ExtensionArray):
+            values = values.storage
+        columns.append(values if values.type == kind else values.cast(kind))
+    return pa.record_batch(columns, names=batch.schema.names)
 
-    def batches(self, columns: Sequence[str], size: int = BATCH) -> Iterator[Any]:
-        """Yield Arrow record batches of at most `size` rows with these columns."""
-        import pyarrow as pa
 
-        with self._open(columns) as reader:
-            try:
-                for batch in reader:
-                    for start in range(0, batch.num_rows, size):
-                        yield batch.slice(start, size)
-            except (pa.ArrowInvalid, OSError, EOFError) as error:
-                raise self._damaged(error) from None
+@contextmanager
+def refusing(name: str, kind: str) -> Iterator[None]:
+    """Turn whatever a reader of files raises into one sentence."""
+    try:
+        yield
+    except LogError:
+        raise
+    except Exception as error:  # a damaged file makes the readers raise nearly anything
+        raise LogError(
+            f"{name} cannot be read as {kind}; it may be cut off, damaged or of another kind "
+            f"({_first_line(error)})"
+        ) from None
 
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0][:200] if str(error).strip() else repr(error)
 
 
-def open_table(source: Any) -> Table:
-    """Return the table behind a frame, or behind the path of a CSV or Parquet file."""
-    if not isinstance(source, (str, Path)):
+def open_table(
+    source: Any,
+    *,
+    sep: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
+) -> Table:
+    """Return the table behind a frame or the path of a file.
+
+    `sep`, `encoding` and `sheet` are found out where they are None; `decimal` belongs to the
+    columns, which find it out themselves.
+    """
+    _check_options(sep, decimal, encoding, sheet)
+    if isinstance(source, (str, Path)):
+        table = _open_file(Path(source), sep, encoding, sheet)
+    else:
+        _only("a file", {"sep": sep, "encoding": encoding, "sheet": sheet}, ())
+        table = _open_object(source)
+    table.decimal = decimal
+    table.comma_likely |= decimal == ","
+    return table
+
+
+def _open_object(source: Any) -> Table:
+    """Return the table in memory or behind an interface of Arrow."""
+    if hasattr(source, "collect") and hasattr(source, "collect_schema"):  # a lazy Polars frame
+        source = source.collect()
+    if hasattr(source, "read_next_batch"):  # a stream that can be read once only
+        source = source.read_all()
+    if hasattr(source, "to_batches") and hasattr(source, "scanner"):
+        return DatasetTable(source)
+    if any(hasattr(source, name) for name in ("iloc", "get_columns", "column_names")):
         return FrameTable(source)
-    path = Path(source)
+    if hasattr(source, "__arrow_c_stream__"):
+        return StreamTable(source)
+    raise LogError(
+        "`frame` or `source` must be a pandas or Polars frame, an Arrow table or anything with "
+        f"an Arrow stream; got {type(source).__name__}"
+    )
+
+
+def _open_file(path: Path, sep: str | None, encoding: str | None, sheet: str | None) -> Table:
+    from zib.logs.delimited import CSVTable
+    from zib.logs.formats import ArrowTable, ExcelTable, JSONTable
+
     if not path.exists():
         raise LogError(f"there is no file {path}")
+    given = {"sep": sep, "encoding": encoding, "sheet": sheet}
     lower = path.name.lower()
+    bare = lower
+    for end in PACKED_ENDS:
+        bare = bare.removesuffix(end)
     if path.is_dir() or lower.endswith(PARQUET_ENDS):
+        _only("a Parquet file", given, ())
         return ParquetTable(path)
-    if lower.endswith(CSV_ENDS):
-        return CSVTable(path)
+    if lower.endswith(ARROW_ENDS):
+        _only("an Arrow file", given, ())
+        return ArrowTable(path)
+    if lower.endswith(EXCEL_ENDS):
+        _only("an Excel file", given, ("sheet",))
+        return ExcelTable(path, sheet)
+    if bare.endswith(JSON_ENDS):
+        _only("a JSON file", given, ("encoding",))
+        return JSONTable(path, encoding)
+    if bare.endswith(CSV_ENDS) or (bare != lower and "." not in bare.strip(".")):
+        _only("a text file", given, ("sep", "encoding"))
+        return CSVTable(path, sep, encoding)
+    ends = CSV_ENDS + JSON_ENDS + PARQUET_ENDS + ARROW_ENDS + EXCEL_ENDS
     raise LogError(
-        f"`path` must end with one of {', '.join(CSV_ENDS + PARQUET_ENDS)}; got {shown(path.name)}"
+        f"`path` must end with one of {', '.join(ends)} (text and JSON also packed: "
+        f"{', '.join(PACKED_ENDS)}); got {shown(path.name)}"
     )
+
+
+def _only(what: str, given: dict[str, str | None], fitting: tuple[str, ...]) -> None:
+    for option, value in given.items():
+        if value is not None and option not in fitting:
+            raise LogError(f"`{option}` must be left out for {what}; got {shown(value)}")
+
+
+def _check_options(sep: Any, decimal: Any, encoding: Any, sheet: Any) -> None:
+    import codecs
+
+    if sep is not None and not (isinstance(sep, str) and len(sep) == 1 and sep not in "\"'\r\n\0"):
+        raise LogError(f"`sep` must be one character, such as ';'; got {shown(sep)}")
+    if sep is not None and (sep.isalnum() or sep == decimal or not sep.isascii()):
+        raise LogError(
+            f"`sep` must be a character that is no part of words and numbers; got {shown(sep)}"
+        )
+    if not (decimal is None or (isinstance(decimal, str) and decimal in (".", ","))):
+        raise LogError(f"`decimal` must be '.' or ','; got {shown(decimal)}")
+    if encoding is not None:
+        try:
+            codecs.lookup(encoding)
+            b"a".decode(encoding) if "16" not in encoding and "32" not in encoding else None
+        except (LookupError, TypeError, ValueError):
+            raise LogError(
+                f"`encoding` must name an encoding of text, such as 'cp1252'; got {shown(encoding)}"
+            ) from None
+    if not (sheet is None or isinstance(sheet, str)):
+        raise LogError(f"`sheet` must be the name of a sheet; got {shown(sheet)}")

@@ -8,6 +8,9 @@ from typing import Any
 from zib.logs.advise.choose import Choice
 from zib.logs.advise.collect import Collected, Randomised
 
+# how the file is written, where that had to be said
+_HOW = ("missing_reward", "strip_labels", "sep", "decimal", "encoding", "sheet")
+
 
 def reading(source: Mapping[str, Any] | None, found: Collected, *, context: bool) -> str:
     """Return the lines that read what the policy needs; without a source, with stand-in names."""
@@ -16,7 +19,7 @@ def reading(source: Mapping[str, Any] | None, found: Collected, *, context: bool
     columns: dict[str, Any] = {"arm": "arm", "reward": "reward"}
     if context:
         columns["context"] = list(dict.fromkeys(n.split("=")[0] for n in found.context_names))
-    columns |= {key: given[key] for key in columns if given.get(key)}
+    columns |= {key: given[key] for key in (*columns, *_HOW) if given.get(key)}
     inside = "".join(f"    {key}={_text(columns[key])},\n" for key in columns)
     return f"log = LoggedData.read(\n    {path!r},\n{inside})\n"
 
@@ -24,7 +27,7 @@ def reading(source: Mapping[str, Any] | None, found: Collected, *, context: bool
 def _text(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return repr([str(item) for item in value])
-    return repr(str(value))
+    return repr(value) if isinstance(value, bool) else repr(str(value))
 
 
 _HEAD = '''\
