@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from zib import contextual, datasets, env, mab, theory
 from zib.cases import loan as _loan  # noqa: F401 - gives its environments their names
+from zib.contextual.encoder import Encoder
 from zib.core import cache as _cache  # noqa: F401 - decides where compiled code is kept
 from zib.core.kernel import jitable, register
 from zib.core.spec import Spec
@@ -29,6 +30,7 @@ __version__ = _version("zib")
 __all__ = [
     "Bandit",
     "ContextualBandit",
+    "Encoder",
     "InvalidParameterError",
     "Results",
     "SavedStateError",

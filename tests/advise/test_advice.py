@@ -378,6 +378,7 @@ def test_thousands_of_arms_show_the_first_and_the_last() -> None:
     [
         ({"horizon": 1}, r"`horizon` must lie in \[2, inf\]; got 1"),
         ({"level": 1.0}, r"`level` must lie in \(0, 1\); got 1.0"),
+        ({"worth": -0.1}, r"`worth` must lie in \[0, inf\]; got -0.1"),
         ({"replications": 1}, r"`replications` must lie in \[2, inf\]; got 1"),
         ({"seed": -1}, r"`seed` must lie in \[0, inf\]; got -1"),
     ],
@@ -399,17 +400,20 @@ def test_writing_leaves_a_whole_page(tmp_path: Path) -> None:
     advice = advise(log_of(frame_of(), propensity="p"), horizon=200, replications=2)
     page = advice.write(tmp_path / "out" / "advice")
     names = {path.name for path in page.parent.iterdir()}
-    figures = {"arms", "magnitudes", "quantiles", "earnings"}
+    figures = {"differences", "arms", "magnitudes", "quantiles", "earnings"}
     assert names == {"advice.html", "advice.json", "policy.py"} | {
         f"{stem}.{end}" for stem in figures for end in ("png", "svg", "csv")
     }
     assert [p.name for p in page.parent.parent.iterdir()] == ["advice"]  # no drafts left behind
     text = page.read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 4
+    assert text.count("data:image/png;base64,") == 5
     linked = set(re.findall(r'href="([^"#]+)"', text))
     assert linked <= names
     assert not re.search(r'(src|href)="https?:', text)
     data = json.loads((page.parent / "advice.json").read_text(encoding="utf-8"))
+    assert list(data)[:2] == ["format", "verdict"]
+    assert data["verdict"]["words"] == advice.verdict.words
+    assert str(advice).startswith(advice.verdict.words)
     assert data["overall"]["r"]["value"] == pytest.approx(advice.overall.r.value)
     assert data["recommendation"]["snippet"] == advice.recommendation.snippet
     assert advice.write(page.parent) == page  # again, over the old files

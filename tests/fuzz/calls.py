@@ -10,6 +10,7 @@ import copy
 import inspect
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +85,7 @@ KINDS_IN = {
     ("join", "reward"): "new column",
     ("BootstrapContextual", "features"): "word or function",
     ("evaluate", "policies"): "not functions",
+    ("fit", "frame"): "not a mapping",
     ("Strata", "columns"): "not strings",
     ("advise", "source"): "not a mapping",
 }
@@ -396,6 +398,34 @@ def _contextual() -> Iterator[Call]:
         "update": {"arm": "a", "reward": 1.0, "features": [1.0, 0.5]},
     }.items():
         yield _method("ContextualBandit", users, name, arguments)
+    yield from _encoders(per_arm)
+
+
+def _encoders(spec: Any) -> Iterator[Call]:
+    options = {"columns": ["x", "y"], "categories": ["y"], "rare": 1, "most_levels": 3}
+    yield Call("Encoder", zib.Encoder, {**options, "intercept": True})
+    table = {"x": [1.0, 2.0, 4.0], "y": ["a", "b", "a"]}
+    encoder = zib.Encoder().fit(table)
+    before = copy.deepcopy(encoder)
+    unchanged = partial(encoder.__eq__, before)
+    yield Call("Encoder.fit", encoder.fit, {"frame": table}, unchanged)
+    row = {"x": 1.5, "y": "a"}
+    yield Call("Encoder.transform", encoder.transform, {"features": row}, unchanged)
+    yield Call(
+        "ContextualBandit",
+        zib.ContextualBandit,
+        {"spec": spec, "arms": ["a", "b"], "encoder": encoder},
+    )
+    bandit = zib.ContextualBandit(spec, arms=["a", "b"], encoder=encoder, seed=1)
+    for name, arguments in {
+        "select": {"features": row, "arms": ["b", "a"]},
+        "update": {"arm": "a", "reward": 1.0, "features": row},
+        "update_many": {"arms": ["a", "b"], "rewards": [0.0, 1.0], "features": [row, row]},
+    }.items():
+        yield _method("ContextualBandit", bandit, name, arguments)
+    text = bandit.dumps()
+    loading = {"text": text, "seed": 1, "source": "a text", "encoder": encoder}
+    yield Call("ContextualBandit.loads", zib.ContextualBandit.loads, loading)
 
 
 def runs() -> Iterator[Call]:
@@ -505,6 +535,7 @@ def runs() -> Iterator[Call]:
         "replications": 2,
         "simulate": False,
         "level": 0.9,
+        "worth": 0.05,
         "seed": 1,
         "source": None,
         "progress": None,

@@ -56,6 +56,9 @@ def advise(
     ] = True,
     replications: Annotated[int, typer.Option(help="Runs of the simulation.", min=2)] = 20,
     level: Level = 0.95,
+    worth: Annotated[
+        float, typer.Option(help="Smallest gain worth having, as a share of the best arm's mean.")
+    ] = 0.02,
     seed: Seed = 0,
     out: Annotated[str, typer.Option(help="Folder for page, figures, data, program.")] = "advice",
     sep: Sep = None,
@@ -84,6 +87,7 @@ def advise(
                     replications=replications,
                     simulate=simulate,
                     level=level,
+                    worth=worth,
                     seed=seed,
                     source=source,
                     progress=tell,

@@ -13,6 +13,7 @@ from zib.contextual.entry import LARGEST_FEATURE, Buffers
 from zib.core import validate
 from zib.core.validate import InvalidParameterError
 from zib.online.base import OnlinePolicy
+from zib.online.encoding import encoded
 from zib.online.features import Matrix, is_pair, is_ready_vector, matrix
 
 Labels = tuple[Hashable, ...]
@@ -26,11 +27,18 @@ class Actions(OnlinePolicy):
     _q: int  # features of the occurrence
     _width: int  # of a matrix that serves both parts, -1 if there is none
     _known_arms: int | None  # how many arms the policy tells apart, None if it does not
+    _encoder: Any  # a `zib.Encoder`, a transformer of others, or None
     _capacity: int
     _space: Buffers
     _pin: Any
 
     # ------------------------------------------------------------------------ checking features
+
+    def _rows(self, features: Any) -> tuple[Matrix, Matrix]:
+        """Return the rows of both parts, of features in any form."""
+        return self._matrices(
+            features if self._encoder is None else encoded(self._encoder, features)
+        )
 
     def _matrices(self, features: Any) -> tuple[Matrix, Matrix]:
         """Return the rows of both parts, in the form that compiled code was made for."""
@@ -56,6 +64,10 @@ class Actions(OnlinePolicy):
                 "`features` must be given with the reward: the matrix that was decided on, or the "
                 "row of the action; got none"
             )
+        if self._encoder is not None:
+            features = encoded(self._encoder, features)
+            if is_ready_vector(features, self._d):
+                return features[None], features[None], True
         if is_pair(features):
             z, w = (validate.numbers(f"features[{i}]", part) for i, part in enumerate(features))
             if z.ndim == w.ndim == 1:

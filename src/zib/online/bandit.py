@@ -625,7 +625,9 @@ class Bandit(OnlinePolicy):
         return {"sums": saved.state_to_data(self._sums)} if self._sums.total.size else {}
 
     @classmethod
-    def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
+    def _rebuilt(
+        cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any], **given: Any
+    ) -> Self:
         return cls(
             spec, arms=arms, seed=seed, inflated=content["inflated"], **content.get("shares", {})
         )

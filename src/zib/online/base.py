@@ -272,7 +272,9 @@ class OnlinePolicy:
 
     @classmethod
     @abstractmethod
-    def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
+    def _rebuilt(
+        cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any], **given: Any
+    ) -> Self:
         """Return a new bandit from a file's content; its state is put in afterwards."""
 
     def dumps(self) -> str:
@@ -301,6 +303,11 @@ class OnlinePolicy:
     @classmethod
     def loads(cls, text: str, *, seed: Seed = None, source: str = "the text") -> Self:
         """Return the bandit saved by `dumps`; see `load`."""
+        return cls._read(text, seed, source)
+
+    @classmethod
+    def _read(cls, text: str, seed: Seed, source: str, **given: Any) -> Self:
+        """Return a saved bandit; what is `given` was not saved."""
         if not isinstance(text, str):
             raise validate.InvalidTypeError(f"`text` must be a string; got {validate.shown(text)}")
         content = saved.loads(
@@ -313,6 +320,7 @@ class OnlinePolicy:
                 None if labels is None else saved.labels_from_data(labels),
                 generator_from_data(content["rng"]) if seed is None else seed,
                 content,
+                **given,
             )
             bandit._learned = validate.integer("learned", content["learned"], low=0)
             bandit._state = saved.state_from_data(content["state"], bandit._state)
@@ -333,9 +341,13 @@ class OnlinePolicy:
         Without `seed` the random stream goes on exactly where it stopped: right for a restart, but
         two loads then explore alike. Give each further copy a `seed` of its own.
         """
+        return cls._read_file(path, seed)
+
+    @classmethod
+    def _read_file(cls, path: str | os.PathLike[str], seed: Seed, **given: Any) -> Self:
         file = validate.path("path", path)
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise SavedStateError(f"{file} is not a saved {cls._format}: {error}") from None
-        return cls.loads(text, seed=seed, source=str(file))
+        return cls._read(text, seed, str(file), **given)

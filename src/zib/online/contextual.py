@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
+import warnings
 from collections.abc import Hashable, Iterable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from zib.contextual import entry, policy
 from zib.contextual.by_category import part_of
+from zib.contextual.encoder import Encoder
 from zib.contextual.joint import JointUCB
 from zib.contextual.per_arm import Disjoint
 from zib.core import kernel, validate
@@ -21,6 +24,7 @@ from zib.online import links
 from zib.online.actions import Actions
 from zib.online.base import Propensities, Seed
 from zib.online.categories import checked_categories, checked_category
+from zib.online.encoding import checked_encoder, encoder_from_data, encoder_to_data
 from zib.online.features import Matrix, is_ready
 from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
 from zib.stats.predictions import Prediction, predictions
@@ -41,12 +45,16 @@ class ContextualBandit(Actions):
         to be told nothing; with `arms` a model of its own for each of them
         (`zib.contextual.Disjoint`).
     n_features
-        Number of features per action; or a pair (d, q), of the magnitude part and of the
+        Number of features per action or user; or a pair (d, q), of the magnitude part and of the
         occurrence part.
     arms
         Labels of the actions, if they are the same in every round or come from a known set:
         text, numbers, None, or tuples of these. Without labels actions are known by their row
         number.
+    encoder
+        A fitted `zib.Encoder`: every call then takes dictionaries and frames as well as numbers.
+        Or any fitted transformer with a method `transform`, as those of scikit-learn; it sees
+        whatever is given as features. The number of features follows from it.
     seed
         A whole number, a NumPy Generator (used as it is, not copied), or None for a fresh stream.
     inflated
@@ -60,7 +68,7 @@ class ContextualBandit(Actions):
     a model, features are **a matrix** with one row per action: an array, a list of lists or a
     DataFrame with numbers only. `arms` in a call are then the labels of its rows. A **tuple of
     two** gives the magnitude and the occurrence part features of their own; else both get the same.
-    Nothing is added to the features: include a 1 for the intercept.
+    Nothing is added to the features: include a 1 for the intercept, as `zib.Encoder` does.
 
     `select` never changes what was learned and `update` never draws, so rewards may come late, in
     any order and in batches; give each with the features that were decided on. Bad input raises one
@@ -96,7 +104,7 @@ class ContextualBandit(Actions):
     """
 
     _format = "zib.ContextualBandit"
-    _format_version = 2
+    _format_version = 3
     _compiled = (
         "_pin", "_space", "_select_one", "_select_pair", "_select_arms", "_select_users", "_learn",
     )  # fmt: skip
@@ -105,8 +113,9 @@ class ContextualBandit(Actions):
         self,
         spec: Any = None,
         *,
-        n_features: int | tuple[int, int],
+        n_features: int | tuple[int, int] | None = None,
         arms: Iterable[Hashable] | None = None,
+        encoder: Any = None,
         seed: Seed = None,
         inflated: float = 0.0,
     ) -> None:
@@ -119,13 +128,14 @@ class ContextualBandit(Actions):
                 "features; use zib.Bandit for it"
             )
         policy.lookup_policy(spec)
+        self._encoder, n_features = checked_encoder(encoder, n_features)
         widths = n_features if isinstance(n_features, tuple) else (n_features, n_features)
         if len(widths) != 2:
             raise InvalidParameterError(
                 f"`n_features` must be a number or a pair of numbers; "
                 f"got {validate.shown(n_features)}"
             )
-        d, q = widths
+        d, q = cast("tuple[int, int]", widths)
         self._d = validate.integer("n_features", d, low=1)
         self._q = validate.integer("n_features", q, low=1)
         super().__init__(spec, seed, inflated, getattr(links.innermost(spec), "horizon", None))
@@ -159,7 +169,8 @@ class ContextualBandit(Actions):
             self._learn = functools.partial(_carefully, careful, self._learn)
         # What the quick checks compare with: the width of a matrix that serves both parts, and
         # the numbers of rows that need no second look.
-        self._width = self._d if self._d == self._q else -1
+        # A transformer of others may want to see a matrix first, whatever it looks like.
+        self._width = self._d if self._d == self._q and self._saves_encoder else -1
         room: int = self._space.out.size
         if self._arms is not None:
             self._fewest = self._most = len(self._arms)
@@ -182,6 +193,11 @@ class ContextualBandit(Actions):
     def arms(self) -> tuple[Hashable, ...] | None:
         """The labels, or None where actions are known by their row."""
         return self._arms  # type: ignore[no-any-return]
+
+    @property
+    def encoder(self) -> Any:
+        """What turns frames and dictionaries into features, or None."""
+        return self._encoder
 
     @property
     def n_updates(self) -> int:
@@ -249,7 +265,7 @@ class ContextualBandit(Actions):
             The arms to choose from, all by default.
         """
         labels = None if arms is None else tuple(validate.iterable("arms", arms))
-        z, w = self._matrices(features)
+        z, w = self._rows(features)
         return self._for_users(z, w, labels)
 
     def _for_users(self, z: Matrix, w: Matrix, labels: tuple[Hashable, ...] | None) -> list[Any]:
@@ -421,7 +437,7 @@ class ContextualBandit(Actions):
             told = [(kind,) for kind in kinds.tolist()]
         if not ids.size:
             return
-        z, w = self._matrices(features)
+        z, w = self._rows(features)
         if len(z) != len(ids):
             raise InvalidParameterError(
                 f"`features` must have one row per reward, {len(ids)}; got {len(z)}"
@@ -444,15 +460,64 @@ class ContextualBandit(Actions):
     # ------------------------------------------------------------------------------ keeping it
 
     def _content(self) -> dict[str, Any]:
-        return {"n_features": [self._d, self._q]}
+        return {
+            "n_features": [self._d, self._q],
+            "encoder": encoder_to_data(self._encoder),
+        }
 
     @classmethod
-    def _rebuilt(cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any]) -> Self:
+    def _rebuilt(
+        cls, spec: Any, arms: Any, seed: Seed, content: dict[str, Any], **given: Any
+    ) -> Self:
         d, q = content["n_features"]
         for width in (d, q):
             if validate.integer("n_features", width, low=1) > _MANY_FEATURES:
                 claim(width)
-        return cls(spec, n_features=(d, q), arms=arms, seed=seed, inflated=content["inflated"])
+        return cls(
+            spec,
+            n_features=(d, q),
+            arms=arms,
+            encoder=encoder_from_data(content.get("encoder"), given.get("encoder")),
+            seed=seed,
+            inflated=content["inflated"],
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `dumps` to a file, whole or not at all.
+
+        A `zib.Encoder` is saved with the bandit. A transformer of another library is not data: keep
+        it by its own means, and give it to `load` again.
+        """
+        if not self._saves_encoder:
+            warnings.warn(
+                f"the bandit is saved without its encoder, {type(self._encoder).__name__}, which "
+                "is not data; keep it with joblib, and load with "
+                "zib.ContextualBandit.load(path, encoder=...)",
+                UserWarning,
+                stacklevel=2,
+            )
+        super().save(path)
+
+    @property
+    def _saves_encoder(self) -> bool:
+        return self._encoder is None or isinstance(self._encoder, Encoder)
+
+    @classmethod
+    def loads(
+        cls, text: str, *, seed: Seed = None, source: str = "the text", encoder: Any = None
+    ) -> Self:
+        """Return the bandit saved by `dumps`; see `load`."""
+        return cls._read(text, seed, source, encoder=encoder)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, seed: Seed = None, encoder: Any = None) -> Self:
+        """Return the bandit saved at `path`.
+
+        Without `seed` the random stream goes on exactly where it stopped: right for a restart, but
+        two loads then explore alike. Give each further copy a `seed` of its own. `encoder` is for
+        a bandit whose encoder was not saved, or to replace it by one with as many features.
+        """
+        return cls._read_file(path, seed, encoder=encoder)
 
 
 def _carefully(

@@ -6,6 +6,7 @@ from zib.logs.advise.estimates import ArmSummary, Weighted
 from zib.logs.advise.law import Fit, LawReport, TailReport
 from zib.logs.advise.simulation import Earned, Simulation
 from zib.logs.advise.values import Atom, Dominant
+from zib.logs.advise.verdict import Chance, Difference, Verdict
 from zib.stats.intervals import Estimate
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "Alternative",
     "ArmSummary",
     "Atom",
+    "Chance",
+    "Difference",
     "Dominant",
     "Earned",
     "Estimate",
@@ -22,6 +25,7 @@ __all__ = [
     "Recommendation",
     "Simulation",
     "TailReport",
+    "Verdict",
     "Weighted",
     "advise",
 ]

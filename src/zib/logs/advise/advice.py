@@ -26,6 +26,7 @@ from zib.logs.advise.estimates import (
 from zib.logs.advise.law import LawReport, law_report
 from zib.logs.advise.simulation import Simulation, simulation
 from zib.logs.advise.snippet import contextual_program, plain_program
+from zib.logs.advise.verdict import WORTH, Verdict, verdict_on
 from zib.logs.advise.words import arm_rows, notes, plain_table, report
 from zib.logs.log import Log
 
@@ -82,6 +83,8 @@ class Advice:
 
     Attributes
     ----------
+    verdict
+        Ship an arm, keep testing, or no difference worth having; with the differences behind it.
     arms, overall
         What the log says about each arm, and about all rows together.
     law
@@ -98,6 +101,7 @@ class Advice:
         Sentences about peculiarities of the log.
     """
 
+    verdict: Verdict
     arms: tuple[ArmSummary, ...]
     overall: ArmSummary
     law: LawReport
@@ -153,6 +157,7 @@ def advise(
     replications: int = 20,
     simulate: bool = True,
     level: float = 0.95,
+    worth: float = WORTH,
     seed: int = 0,
     source: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -170,7 +175,11 @@ def advise(
     simulate
         Whether to simulate what the policy would have earned.
     level
-        Probability of the intervals.
+        Probability of the intervals. On a log of equal arms a winner is declared with probability
+        at most 1 − level.
+    worth
+        Smallest gain worth having, as a share of the best arm's mean reward. Arms that surely
+        differ by less get the verdict "no difference worth having".
     seed
         Of the samples taken from a long log and of the simulation. The answer does not depend on
         how the log is cut into batches.
@@ -208,6 +217,7 @@ def advise(
     rounds = max(int(rounds), 2)
     replications = check.integer("replications", replications, low=2)
     level = check.real("level", level, low=0, high=1, closed="neither")
+    worth = check.real("worth", worth, low=0)
     seed = check.integer("seed", seed, low=0)
     check.flag("simulate", simulate)
     if source is not None and not isinstance(source, Mapping):
@@ -218,6 +228,7 @@ def advise(
     reading = 0.6 if simulate else 0.9
     found = collect(log, seed, lambda share: tell("reading the log", reading * share))
     tell("fitting laws", reading)
+    verdict = verdict_on(found, level=level, worth=worth, seed=seed)
     arms = summaries(found, level)
     whole = overall(found, level)
     law = law_report(found, level)
@@ -240,7 +251,7 @@ def advise(
     tell("done", 1.0)
     origin = {"zib": version("zib"), "numpy": np.__version__, "seed": seed}
     return Advice(
-        arms, whole, law, about, gain(found, whole, sd.value, rounds), recommendation, ran,
+        verdict, arms, whole, law, about, gain(found, whole, sd.value, rounds), recommendation, ran,
         remarks, random, rounds, level, seed, origin,
     )  # fmt: skip
 

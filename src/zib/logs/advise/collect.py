@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from zib.logs.advise.values import LargestRewards, ValueCounts
 from zib.logs.log import Log
 from zib.logs.passes import Block, Totals, read
+from zib.stats.clusters import ClusterSums
 from zib.stats.moments import Moments
 from zib.stats.sampling import SmallestHashes, row_hashes
 
@@ -74,6 +75,11 @@ class Collected:
         Moments of the non-zero rewards of each arm.
     weighted
         Sums with inverse propensities, or None.
+    clusters
+        Rows, non-zero rewards and rewards of each cluster and arm, each row counted 1/propensity
+        where the log has them; None for a log without clusters.
+    repeated
+        Name of the column of units, where units occur more than once and make the clusters.
     lowest, highest
         Smallest and largest non-zero reward.
     negative
@@ -112,6 +118,8 @@ class Collected:
     context_arm: Codes
     context_reward: Array
     context: Array
+    clusters: ClusterSums | None = None
+    repeated: str | None = None
 
     @property
     def n_arms(self) -> int:
@@ -140,6 +148,7 @@ class _Collector:
         self._totals = Totals(log)
         self._paid = Moments(n_arms, order=4)
         self._weighted = WeightedSums(n_arms) if log.has_propensity else None
+        self._clusters: ClusterSums | None = None
         self._values = SmallestHashes(MOST_VALUES)
         self._by_arm = SmallestHashes(max(MOST_VALUES // n_arms, FEWEST_PER_ARM), n_arms)
         most = min(MOST_CONTEXT, max(CONTEXT_NUMBERS // max(width, 1), 1_000))
@@ -155,6 +164,12 @@ class _Collector:
         key = row_hashes(self._seed, SALT, block.start, block.size)
         if self._weighted is not None and block.propensity is not None:
             self._weighted.add(block.arm, block.reward, block.propensity)
+        if block.cluster is not None:
+            if self._clusters is None:
+                self._clusters = ClusterSums(3, len(self._log.arms))
+            one = np.ones(block.size) if block.propensity is None else 1.0 / block.propensity
+            columns = (one, one * (block.reward != 0.0), one * block.reward)
+            self._clusters.add(block.cluster, block.arm, *columns)
         if self._width:
             paid = (block.reward != 0.0).astype(np.int64)
             self._contexts.add(key, block.arm, block.reward, block.context, group=paid)
@@ -173,12 +188,15 @@ class _Collector:
         no_arms, nothing = np.empty(0, np.int64), np.empty(0)
         value_arm, values = self._values.rows() or (no_arms, nothing)
         own_arm, own_values, own_weights = self._by_arm.rows() or (no_arms, nothing, nothing)
-        contexts = self._contexts.rows() or (no_arms, nothing, np.empty((0, self._width)))
+        who, paid, context = self._contexts.rows() or (
+            no_arms, nothing, np.empty((0, self._width)),
+        )  # fmt: skip
         return Collected(
             tuple(log.arms), tuple(log.context_names), int(log.n_rows),
             totals.rows.astype(np.float64), self._paid, self._weighted, totals.lowest,
             totals.highest, totals.negative, values, value_arm, own_values, own_arm, own_weights,
-            self._top, self._counts.found(), self._largest.found(), *contexts,
+            self._top, self._counts.found(), self._largest.found(), who, paid, context,
+            self._clusters, getattr(log, "repeated", None),
         )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
 
 # ------------------------------------------------------------------------------------------ page
 
-LEADING = ("earnings", "arms")  # whose picture stands at the top, the best first
+LEADING = ("differences", "earnings", "arms")  # whose picture stands at the top, the best first
 
 
 def render(advice: Advice, folder: Path, pictures: list[Picture]) -> str:
@@ -93,6 +93,9 @@ def render(advice: Advice, folder: Path, pictures: list[Picture]) -> str:
         lead=lead,
         drawn=drawn,
         findings=_findings(advice),
+        differences=words.difference_rows(advice, 40),
+        pairs=words.pair_rows(advice),
+        chances=words.chance_rows(advice, 40),
         arms=words.arm_rows(advice, 40),
         special=[arm for arm in advice.ranking if arm.note][:10],
         gain=words.gain_words(advice),
@@ -105,11 +108,11 @@ def render(advice: Advice, folder: Path, pictures: list[Picture]) -> str:
 
 
 def _findings(advice: Advice) -> list[str]:
-    """Return the sentences for the top: the leading arm, what zeros are worth, earnings.
+    """Return the sentences below the verdict: what zeros are worth, the law, earnings.
 
     Each section says more; these are its most important sentences.
     """
     gain = words.gain_words(advice)
     earned = words.simulation_words(advice)
-    said = (words.leader_words(advice), gain[0], *gain[1:][-1:], advice.law.words, *earned[:1])
+    said = (gain[0], *gain[1:][-1:], advice.law.words, *earned[:1])
     return [sentence for sentence in said if sentence]

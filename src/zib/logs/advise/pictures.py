@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.logs.advise.forest import differences_picture
 from zib.report import paper_style, save_figure, style_of
 from zib.report.numbers import percent, shortened
 from zib.report.page import Picture
@@ -45,6 +46,8 @@ def draw_all(advice: Advice, folder: Path) -> list[Picture]:
 
     law = advice.law
     with paper_style():
+        if advice.verdict.differences:
+            save(*differences_picture(advice.verdict))
         save(*_arms_picture(advice))
         if law.sample.size:
             fitted = {

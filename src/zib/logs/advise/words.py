@@ -121,20 +121,50 @@ def simulation_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
     ]
 
 
-def leader_words(advice: Advice) -> str:
-    """Return which arm leads, and whether the others are clearly behind."""
-    ranked = [arm for arm in advice.ranking if arm.rows]
-    if advice.overall.nonzero == 0 or len(ranked) < 2:
-        return ""
-    best = ranked[0]
-    r = best.compared[2]
-    close = [arm for arm in ranked[1:] if arm.compared[2].high >= r.low]
-    text = f"On average arm {best.label!r} pays most, r = {interval(r)}"
-    if not close:
-        return f"{text}; the intervals of all others lie below."
-    names = ", ".join(repr(arm.label) for arm in close[:4])
-    more = f" and {len(close) - 4} more" if len(close) > 4 else ""
-    return f"{text}, but its interval overlaps with {names}{more}: the log does not decide."
+def chance(share: float) -> str:
+    """Return a probability from draws, which are too few for very small and large ones."""
+    if share < 1e-4:
+        return "< 0.01 %"
+    return "> 99.99 %" if share > 1.0 - 1e-4 else percent(share, 2)
+
+
+def difference_rows(advice: Advice, most: int = 12) -> tuple[tuple[str, ...], Rows]:
+    """Return the table of the leading arm against the others, the closest first."""
+    verdict = advice.verdict
+    several = len(verdict.differences) > 1
+    head: tuple[str, ...] = ("against", "pays more by", "relative", "leader is better")
+    if several:
+        head = (*head[:2], "all together", *head[2:])
+    rows: Rows = []
+    for d in verdict.differences[:most]:
+        base = abs(verdict.value - d.single.value)
+        relative = f"+{number(100 * d.single.value / base, 2)} %" if base else "–"
+        row = (shortened(str(d.second)), interval(d.single, 3), relative, chance(d.chance))
+        ends = f"[{number(d.together.low, 3)}, {number(d.together.high, 3)}]"
+        rows.append((*row[:2], ends, *row[2:]) if several else row)
+    return head, rows
+
+
+def pair_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
+    """Return the table of all pairs, with intervals that hold together."""
+    rows: Rows = [
+        (
+            f"{shortened(str(d.first))} − {shortened(str(d.second))}",
+            interval(d.together, 3),
+            chance(d.chance),
+        )
+        for d in advice.verdict.pairs
+    ]
+    return ("difference", "all together", "first is better"), rows
+
+
+def chance_rows(advice: Advice, most: int = 12) -> tuple[tuple[str, ...], Rows]:
+    """Return the table of the probabilities to be best and of expected losses."""
+    rows: Rows = [
+        (shortened(str(c.arm)), chance(c.best), number(c.loss, 3))
+        for c in advice.verdict.chances[:most]
+    ]
+    return ("arm", "P(best)", "expected loss per row"), rows
 
 
 def gain_words(advice: Advice) -> tuple[str, ...]:
@@ -209,8 +239,13 @@ def simulation_words(advice: Advice) -> tuple[str, ...]:
 def report(advice: Advice) -> str:
     """Return the whole advice as plain text."""
     rec = advice.recommendation
-    parts = [f"{advice.overall.rows} rows, {len(advice.arms)} arms", *advice.notes, ""]
-    parts += [advice.table(), leader_words(advice), ""]
+    verdict = advice.verdict
+    parts = [verdict.words, "", f"{advice.overall.rows} rows, {len(advice.arms)} arms"]
+    parts += [*advice.notes, "", advice.table(), ""]
+    if verdict.differences:
+        parts += [f"{shortened(str(verdict.arm))} against the other arms"]
+        parts += [_indented(plain_table(*difference_rows(advice))), ""]
+        parts += [_indented(plain_table(*chance_rows(advice))), ""]
     parts += ["What zero inflation can buy", *(f"  {line}" for line in gain_words(advice)), ""]
     parts += ["Law of the non-zero rewards", f"  {advice.law.words}", f"  {advice.law.tail.words}"]
     if advice.law.fits:
