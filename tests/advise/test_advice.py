@@ -378,7 +378,7 @@ def test_thousands_of_arms_show_the_first_and_the_last() -> None:
     [
         ({"horizon": 1}, r"`horizon` must lie in \[2, inf\]; got 1"),
         ({"level": 1.0}, r"`level` must lie in \(0, 1\); got 1.0"),
-        ({"worth": -0.1}, r"`worth` must lie in \[0, inf\]; got -0.1"),
+        ({"worth": -0.1}, r"`worth` must lie in \[0, inf\); got -0.1"),
         ({"replications": 1}, r"`replications` must lie in \[2, inf\]; got 1"),
         ({"seed": -1}, r"`seed` must lie in \[0, inf\]; got -1"),
     ],
