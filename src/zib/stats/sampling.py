@@ -33,8 +33,12 @@ def row_hashes(seed: int, salt: int, start: int, size: int) -> Hashes:
     >>> bool((row_hashes(0, 1, 10, 5) == row_hashes(0, 1, 0, 15)[10:]).all())
     True
     """
+    return mixed(seed, salt, np.arange(start, start + size, dtype=np.uint64))
+
+
+def mixed(seed: int, salt: int, x: Hashes) -> Hashes:
+    """Return 64 random bits for each whole number, the same for the same number."""
     key = np.random.SeedSequence(seed, spawn_key=(salt,)).generate_state(2, np.uint64)
-    x: Hashes = np.arange(start, start + size, dtype=np.uint64)
     for word in key:
         x = (x ^ word) + _STEP  # wraps around
         x = (x ^ (x >> np.uint64(30))) * _MIX[0]
@@ -43,9 +47,12 @@ def row_hashes(seed: int, salt: int, start: int, size: int) -> Hashes:
     return x
 
 
-def folds_of(seed: int, start: int, size: int, folds: int) -> Codes:
-    """Return the fold of each of `size` rows from number `start` on."""
-    return (row_hashes(seed, _FOLDS, start, size) % np.uint64(folds)).astype(np.int64)
+def folds_of(seed: int, start: int, size: int, folds: int, cluster: Hashes | None = None) -> Codes:
+    """Return the fold of each of `size` rows from number `start` on; clusters stay together."""
+    found = (
+        row_hashes(seed, _FOLDS, start, size) if cluster is None else mixed(seed, _FOLDS, cluster)
+    )
+    return (found % np.uint64(folds)).astype(np.int64)
 
 
 class SmallestHashes:

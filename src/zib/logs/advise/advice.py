@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +14,18 @@ import numpy as np
 
 from zib import contextual
 from zib.core import validate as check
+from zib.logs.advise.balance import (
+    Balance,
+    BalanceReader,
+    check_balance,
+    doubly_robust,
+    drawn,
+    mismatch,
+    with_values,
+)
 from zib.logs.advise.choose import Choice, Choices, Gain, Parameter, choose, gain
-from zib.logs.advise.collect import Collected, Randomised, collect, randomised
+from zib.logs.advise.collect import Collected, Randomised, collect
+from zib.logs.advise.collect import randomised as randomised_by_log
 from zib.logs.advise.context import ContextReport, context_report
 from zib.logs.advise.estimates import (
     ArmSummary,
@@ -27,7 +37,7 @@ from zib.logs.advise.law import LawReport, law_report
 from zib.logs.advise.simulation import Simulation, simulation
 from zib.logs.advise.snippet import contextual_program, plain_program
 from zib.logs.advise.verdict import WORTH, Verdict, verdict_on
-from zib.logs.advise.words import arm_rows, notes, plain_table, report
+from zib.logs.advise.words import arm_rows, drawn_words, notes, plain_table, report
 from zib.logs.log import Log
 
 Progress = Callable[[str, float], None]
@@ -91,6 +101,9 @@ class Advice:
         The law of the non-zero rewards.
     context
         Whether the context matters, or None for a log without one.
+    balance
+        Whether the arms met the same situations; None without context, and where the log or the
+        caller says how arms were drawn.
     gain
         What telling zeros apart is worth, or None when nothing ever paid.
     recommendation
@@ -115,6 +128,7 @@ class Advice:
     level: float
     seed: int
     provenance: Mapping[str, Any]
+    balance: Balance | None = None
 
     @property
     def ranking(self) -> tuple[ArmSummary, ...]:
@@ -158,6 +172,7 @@ def advise(
     simulate: bool = True,
     level: float = 0.95,
     worth: float = WORTH,
+    randomised: bool | Mapping[Hashable, float] = False,
     seed: int = 0,
     source: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -167,7 +182,8 @@ def advise(
     Parameters
     ----------
     log
-        A `LoggedData`, or a `LogScan` of any length: it is read once, in bounded memory.
+        A `LoggedData`, or a `LogScan` of any length: it is read once, in bounded memory (and twice
+        more where arms have to be compared by doubly robust values).
     horizon
         Number of rounds the policy is to be used for; as many as the log has by default.
     replications
@@ -180,6 +196,9 @@ def advise(
     worth
         Smallest gain worth having, as a share of the best arm's mean reward. Arms that surely
         differ by less get the verdict "no difference worth having".
+    randomised
+        Whether the arms were drawn at random with the same probabilities in every row, where the
+        log does not say so itself; or a mapping of arms to these probabilities.
     seed
         Of the samples taken from a long log and of the simulation. The answer does not depend on
         how the log is cut into batches.
@@ -220,26 +239,46 @@ def advise(
     worth = check.real("worth", worth, low=0)
     seed = check.integer("seed", seed, low=0)
     check.flag("simulate", simulate)
+    said = drawn(randomised, log)
     if source is not None and not isinstance(source, Mapping):
         raise check.InvalidTypeError(f"`source` must be a mapping; got {check.shown(source)}")
     tell = (
         (lambda message, share: None) if progress is None else check.function("progress", progress)
     )
     reading = 0.6 if simulate else 0.9
-    found = collect(log, seed, lambda share: tell("reading the log", reading * share))
+    reader = BalanceReader(log, seed)
+    found = collect(log, seed, lambda share: tell("reading the log", reading * share), reader)
+    random = randomised_by_log(found)
+    if said.randomised and random == "no":
+        raise check.InvalidParameterError(
+            "`randomised` must be False for a log whose propensities vary; got "
+            f"{check.shown(randomised)}"
+        )
+    balance = None if random == "no" else check_balance(log, reader, seed)
+    remarks: tuple[str, ...] = ()
+    if said.randomised or random == "yes":
+        p = mismatch(found.rows, said.shares)
+        remarks, random = drawn_words(log.arms, found.rows, said.shares, p, balance), "yes"
+        balance = None
+    elif balance is not None and balance.fails:
+        random = "no"
+        balance = doubly_robust(
+            log, balance, level, seed, lambda share: tell("comparing arms", reading)
+        )
     tell("fitting laws", reading)
-    verdict = verdict_on(found, level=level, worth=worth, seed=seed)
-    arms = summaries(found, level)
+    verdict = verdict_on(found, balance, level=level, worth=worth, seed=seed)
+    arms = with_values(summaries(found, level), balance)
     whole = overall(found, level)
     law = law_report(found, level)
     sd = within_sd(found, level)
     about = context_report(found)
     choices = choose(found, arms, whole, law, sd)
-    random = randomised(found)
     recommendation = _recommend(found, choices, about, rounds, random, source)
     ran = None
-    remarks = notes(found, arms, whole, law, random)
-    if simulate and (whole.nonzero == 0 or int((found.rows > 0).sum()) < 2):
+    remarks += notes(found, arms, whole, law, random, balance)
+    if simulate and balance is not None and balance.fails:
+        remarks += ("Nothing was simulated: earnings would rest on raw means.",)
+    elif simulate and (whole.nonzero == 0 or int((found.rows > 0).sum()) < 2):
         remarks += ("Nothing was simulated: that takes two arms with data and rewards to draw.",)
     elif simulate:
         start = reading + 0.05
@@ -252,7 +291,7 @@ def advise(
     origin = {"zib": version("zib"), "numpy": np.__version__, "seed": seed}
     return Advice(
         verdict, arms, whole, law, about, gain(found, whole, sd.value, rounds), recommendation, ran,
-        remarks, random, rounds, level, seed, origin,
+        remarks, random, rounds, level, seed, origin, balance,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zib.logs.advise.values import LargestRewards, ValueCounts
 from zib.logs.log import Log
-from zib.logs.passes import Block, Totals, read
+from zib.logs.passes import Block, Reader, Totals, read
 from zib.stats.clusters import ClusterSums
 from zib.stats.moments import Moments
 from zib.stats.sampling import SmallestHashes, row_hashes
@@ -200,10 +200,10 @@ class _Collector:
         )  # fmt: skip
 
 
-def collect(log: Log, seed: int, tell: Callable[[float], None]) -> Collected:
-    """Read the log once; `tell` hears the share of rows read."""
+def collect(log: Log, seed: int, tell: Callable[[float], None], *more: Reader) -> Collected:
+    """Read the log once, for `more` readers, too; `tell` hears the share of rows read."""
     collector = _Collector(log, seed)
-    read(log, collector, tell=tell)
+    read(log, collector, *more, tell=tell)
     return collector.collected()
 
 

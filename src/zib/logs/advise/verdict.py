@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from zib.report.numbers import percent, shortened
 from zib.stats.clusters import Clustered, clustered
 from zib.stats.comparison import ArmValues, Comparison, compare, pairwise, rows_to_settle
 from zib.stats.intervals import LEVEL, Estimate
+
+if TYPE_CHECKING:
+    from zib.logs.advise.balance import Balance
 
 Array = NDArray[np.float64]
 Kind = Literal["ship", "keep testing", "no difference", "not comparable"]
@@ -311,8 +314,19 @@ def _words(verdict: Verdict, few: Sequence[Hashable]) -> str:
 # ---------------------------------------------------------------------------------- from the log
 
 
-def verdict_on(found: Collected, *, level: float, worth: float, seed: int) -> Verdict:
-    """Return the verdict on the arms of a log."""
+def verdict_on(
+    found: Collected, balance: Balance | None = None, *, level: float, worth: float, seed: int
+) -> Verdict:
+    """Return the verdict on the arms of a log; by doubly robust values where balance fails."""
+    if balance is not None and balance.fails:
+        basis = "doubly robust values"
+        if balance.values is None or balance.covariance is None:
+            words = f"The arms cannot be compared from this log: {balance.reason}."
+            return Verdict("not comparable", words, worth=worth, level=level, basis=basis)
+        robust = ArmValues(balance.values, balance.covariance, balance.freedom)
+        return judge(
+            found.arms, robust, found.rows, level=level, worth=worth, seed=seed, basis=basis
+        )
     basis = "averages" if found.weighted is None else "averages with inverse propensities"
     if found.clusters is not None:
         basis += ", rows of a cluster dependent"

@@ -5,19 +5,29 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from zib.logs.advise.collect import FEW, FEWEST_FOR_LAW, FEWEST_FOR_TAIL
 from zib.report import numbers
 from zib.report.numbers import percent, shortened
 from zib.stats.intervals import Estimate
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from numpy.typing import NDArray
+
     from zib.logs.advise.advice import Advice
+    from zib.logs.advise.balance import Balance
     from zib.logs.advise.collect import Collected, Randomised
     from zib.logs.advise.context import ContextReport
     from zib.logs.advise.estimates import ArmSummary
     from zib.logs.advise.law import LawReport, TailReport
     from zib.logs.advise.values import Dominant
 
+    Array = NDArray[np.float64]
+
+MISMATCH = 0.001  # p-value below which arms do not occur as often as they should
 UNIFORM, LOG = "uniform", "as in the log"  # policies that every simulation has
 
 Rows = list[tuple[str, ...]]
@@ -241,6 +251,10 @@ def report(advice: Advice) -> str:
     rec = advice.recommendation
     verdict = advice.verdict
     parts = [verdict.words, "", f"{advice.overall.rows} rows, {len(advice.arms)} arms"]
+    if advice.balance is not None and advice.balance.fails:
+        parts = [advice.balance.words, *parts]
+    elif advice.balance is not None:
+        parts.append(advice.balance.words)
     parts += [*advice.notes, "", advice.table(), ""]
     if verdict.differences:
         parts += [f"{shortened(str(verdict.arm))} against the other arms"]
@@ -379,12 +393,76 @@ def context_words(context: ContextReport) -> str:
     return f"Nothing says that the best arm depends on the context (context × arm: {found})."
 
 
+def balance_words(balance: Balance) -> str:
+    """Return whether the arms met the same situations, and what follows, in a few sentences."""
+    worst = balance.differences[0] if balance.differences else None
+    apart = ""
+    if worst is not None and math.isfinite(worst.difference):
+        apart = (
+            f"the largest difference is {worst.difference:.2f} standard deviations, in "
+            f"{worst.column!r}"
+        )
+    p = "p < 0.01" if balance.p_value < 0.01 else f"p = {balance.p_value:.2g}"
+    if not balance.fails:
+        inside = f"{p}; {apart}" if apart else p
+        return (
+            "The arms met similar situations: the context does not tell which arm was played "
+            f"({inside})."
+        )
+    text = (
+        f"The arms were not drawn at random: the context tells which arm was played ({p}"
+        + (f"; {apart} between arms {worst.high!r} and {worst.low!r}" if apart and worst else "")
+        + "). Raw means compare situations rather than arms."
+    )
+    if not balance.comparable:
+        return f"{text} The arms are not comparable from this log: {balance.reason}."
+    where = (
+        ""
+        if balance.kept > 0.995
+        else (f", in the {percent(balance.kept)} of the rows where every arm had a chance")
+    )
+    return (
+        f"{text} The arms are compared by doubly robust values instead{where}; they are right only "
+        "if the context holds every reason why one arm was chosen and not another."
+    )
+
+
+def drawn_words(
+    labels: tuple[Hashable, ...],
+    rows: Array,
+    shares: Array | None,
+    p: float,
+    balance: Balance | None,
+) -> tuple[str, ...]:
+    """Return what speaks against arms drawn as it is said they were.
+
+    `p` belongs to the test that arms occur with their `shares`; `balance` to that of the context.
+    """
+    out = []
+    if shares is not None and p < MISMATCH:
+        k = int(np.argmax(np.abs(rows / rows.sum() - shares)))
+        out.append(
+            f"The arms do not occur with the shares given (p = {p:.2g}; arm {labels[k]!r} has "
+            f"{percent(rows[k] / rows.sum())} of the rows and should have {percent(shares[k])}): "
+            "find out why before relying on any comparison."
+        )
+    if balance is not None and balance.fails:
+        worst = balance.differences[0]
+        out.append(
+            "The arms are said to be drawn at random, but the context tells which arm was played "
+            f"(p < {balance.error:g}; largest difference {worst.difference:.2f} standard "
+            f"deviations, in {worst.column!r}): check how they were drawn."
+        )
+    return tuple(out)
+
+
 def notes(
     found: Collected,
     arms: tuple[ArmSummary, ...],
     whole: ArmSummary,
     law: LawReport,
     random: Randomised,
+    balance: Balance | None = None,
 ) -> tuple[str, ...]:
     """Return one sentence for each peculiarity."""
     out = []
@@ -414,7 +492,9 @@ def notes(
             "With an infinite variance the intervals of mu and r are too short, and all numbers "
             "made from a standard deviation grow with the length of the log."
         )
-    if random == "no":
+    if balance is not None:
+        pass  # said first, and at length
+    elif random == "no":
         out.append(
             "The propensities vary, so arms met different situations: they are compared with "
             "inverse propensity weights, and the plain averages are not used for that."

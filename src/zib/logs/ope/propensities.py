@@ -13,12 +13,16 @@ from zib.core import validate
 from zib.core.validate import InvalidParameterError
 from zib.logs.log import Log
 from zib.logs.ope.policies import checked_probabilities
-from zib.logs.passes import Array, Block, Codes, RowSampler, blocks, read
-from zib.stats.regression import Scaling, fit_multinomial, scaling
+from zib.logs.passes import Array, Block, Codes, RowSampler, blocks, joined_samples, read
+from zib.stats.balance import Terms, terms_of
+from zib.stats.regression import fit_multinomial
+from zib.stats.sampling import folds_of
 
 __all__ = ["Strata", "propensities_by"]
 
 MOST_STRATA = 100_000
+_RIDGE = 1.0  # of the coefficients of standardised terms: separated arms have a finite fit
+_SMALLEST = 1e-9  # of a fitted probability: what was played had a chance
 CONFOUNDED = (
     "propensities are estimated from the log: values are only right if the context holds every "
     "reason why one arm was chosen and not another"
@@ -207,43 +211,63 @@ class StrataSource(Source):
 
 
 class LogisticSource(Source):
-    """Multinomial logistic regression of the arm on the context."""
+    """Multinomial logistic regression of the arm on terms of the context, cross-fitted.
+
+    Rows of a fold get the probabilities of a model fitted on the others, so that no row pulls its
+    own probability up.
+    """
 
     description = "estimated by multinomial logistic regression"
     estimated = True
 
-    def __init__(self, n_arms: int, fit_rows: int, seed: int) -> None:
-        self._n_arms = n_arms
-        self._sampler = RowSampler(fit_rows, seed, 3, balanced=False)
+    def __init__(self, n_arms: int, fit_rows: int, seed: int, folds: int = 2) -> None:
+        self._n_arms, self._seed, self._folds = n_arms, seed, folds
+        room = max(fit_rows // (folds - 1), 50)
+        self._samplers = [RowSampler(room, seed, 3, balanced=False) for _ in range(folds)]
+        self._fitted: list[tuple[Terms, Array]] = []
+
+    def _fold(self, block: Block) -> Codes:
+        return folds_of(self._seed, block.start, block.size, self._folds, block.cluster)
 
     def look(self, block: Block) -> None:
         """Draw rows to fit on."""
-        self._sampler.look(block)
+        fold = self._fold(block)
+        for f, sampler in enumerate(self._samplers):
+            sampler.add(block, np.flatnonzero(fold == f))
 
     def finish(self) -> None:
         """Fit."""
-        sample = self._sampler.sample()
-        del self._sampler
-        self._scaling = scaling(sample.context, sample.weight)
-        self._coefficients = fit_multinomial(
-            self._scaling.design(sample.context), sample.arm, self._n_arms
-        )
+        samples = [sampler.sample() for sampler in self._samplers]
+        self._samplers = []
+        for f in range(self._folds):
+            sample = joined_samples([each for g, each in enumerate(samples) if g != f])
+            terms = terms_of(sample.context)
+            design = _with_constant(terms.of(sample.context))
+            beta = fit_multinomial(design, sample.arm, self._n_arms, penalty=_RIDGE)
+            self._fitted.append((terms, beta))
+
+    def all(self, block: Block) -> Array:
+        """Return the fitted probabilities of all arms, (n, K)."""
+        from scipy.special import softmax
+
+        fold = self._fold(block)
+        out = np.empty((block.size, self._n_arms))
+        for f, (terms, beta) in enumerate(self._fitted):
+            rows = np.flatnonzero(fold == f)
+            design = _with_constant(terms.of(block.context[rows]))
+            out[rows] = softmax(design @ beta, axis=1)
+        return np.maximum(out, _SMALLEST)
 
     def of(self, block: Block) -> Array:
         """Return the fitted probability of the arm played in each row."""
-        return multinomial(self._scaling, self._coefficients, block.context)[
-            np.arange(block.size), block.arm
-        ]
+        return self.all(block)[np.arange(block.size), block.arm]
 
 
-def multinomial(scaled: Scaling, coefficients: Array, context: Array) -> Array:
-    """Return the fitted probabilities of all arms, (n, K)."""
-    from scipy.special import softmax
-
-    return np.asarray(softmax(scaled.design(context) @ coefficients, axis=1))
+def _with_constant(x: Array) -> Array:
+    return np.hstack([np.ones((len(x), 1)), x])
 
 
-def resolve_source(propensities: Any, log: Log, fit_rows: int, seed: int) -> Source:
+def resolve_source(propensities: Any, log: Log, fit_rows: int, seed: int, folds: int = 2) -> Source:
     """Return where propensities come from, or raise."""
     if isinstance(propensities, str):
         validate.choice("propensities", propensities, ("logged", "estimated"))
@@ -258,11 +282,11 @@ def resolve_source(propensities: Any, log: Log, fit_rows: int, seed: int) -> Sou
         warnings.warn(CONFOUNDED, UserWarning, stacklevel=3)
         if not log.context_names:
             return StrataSource(None, log)
-        return LogisticSource(len(log.arms), fit_rows, seed)
+        return LogisticSource(len(log.arms), fit_rows, seed, folds)
     if isinstance(propensities, Strata):
         return StrataSource(propensities, log)
     if isinstance(propensities, Mapping):
-        vector = _shares(propensities, log.arms)
+        vector = shares_of("propensities", propensities, log.arms)
         return FunctionSource(
             lambda context: np.broadcast_to(vector, (len(context), vector.size)), len(log.arms)
         )
@@ -271,15 +295,16 @@ def resolve_source(propensities: Any, log: Log, fit_rows: int, seed: int) -> Sou
     return ArraySource(propensities, log.n_rows)
 
 
-def _shares(given: Mapping[Hashable, float], arms: tuple[Hashable, ...]) -> Array:
+def shares_of(name: str, given: Mapping[Hashable, float], arms: tuple[Hashable, ...]) -> Array:
+    """Return the probabilities of the arms, in their order, or raise."""
     unknown = [arm for arm in given if arm not in arms]
     if unknown:
         raise InvalidParameterError(
-            f"`propensities` must be about arms of the log; got {unknown[0]!r}"
+            f"`{name}` must be about arms of the log; got {validate.shown(unknown[0])}"
         )
-    out: Array = validate.vector("propensities", [given.get(arm, 0.0) for arm in arms], 0.0, 1.0)
+    out: Array = validate.vector(name, [given.get(arm, 0.0) for arm in arms], 0.0, 1.0)
     if abs(out.sum() - 1.0) > 1e-6:
         raise InvalidParameterError(
-            f"`propensities` must sum to 1 over the arms; they sum to {out.sum():.6g}"
+            f"`{name}` must sum to 1 over the arms; they sum to {out.sum():.6g}"
         )
     return out

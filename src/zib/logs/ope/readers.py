@@ -60,7 +60,7 @@ class Survey:
         self.totals.look(block)
         self.source.look(block)
         if self._samplers:
-            fold = folds_of(self.seed, block.start, block.size, self.folds)
+            fold = folds_of(self.seed, block.start, block.size, self.folds, block.cluster)
             for f, sampler in enumerate(self._samplers):
                 sampler.add(block, np.flatnonzero(fold == f))
 
@@ -78,9 +78,18 @@ class Survey:
                 fresh.fit(s.arm, s.context, s.reward, self.n_arms)
             self.models.append(fresh)
 
+    def parts(self, block: Block) -> tuple[Array, Array]:
+        """Return chance and size of a reward for every row and arm, by the other folds' model."""
+        fold = folds_of(self.seed, block.start, block.size, self.folds, block.cluster)
+        out = np.empty((2, block.size, self.n_arms))
+        for f, model in enumerate(self.models):
+            rows = np.flatnonzero(fold == f)
+            out[:, rows] = model.parts(block.context[rows])
+        return out[0], out[1]
+
     def predict(self, block: Block) -> Array:
         """Return predictions for every row and arm, by the model of the other folds."""
-        fold = folds_of(self.seed, block.start, block.size, self.folds)
+        fold = folds_of(self.seed, block.start, block.size, self.folds, block.cluster)
         out = np.empty((block.size, self.n_arms))
         for f, model in enumerate(self.models):
             rows = np.flatnonzero(fold == f)

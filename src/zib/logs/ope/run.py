@@ -153,7 +153,7 @@ def evaluate(
             f"`log` must have at least {10 * folds} rows to fit a model in {folds} folds; "
             f"got {log.n_rows}"
         )
-    source = resolve_source(propensities, log, fit_rows, seed)
+    source = resolve_source(propensities, log, fit_rows, seed, folds)
     survey = Survey(log, source, chosen, folds, fit_rows, seed)
     _read(log, survey, "reading", progress)
     survey.finish()
