@@ -16,8 +16,8 @@ from tests.sim.cluster import ROOT, Cluster
 from tests.sim.study import REPLICATIONS, SLOW, simulate
 
 import zib
+from zib.core import cluster as dask_backend
 from zib.sim import Store
-from zib.sim import dask as dask_backend
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow

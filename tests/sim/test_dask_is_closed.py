@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zib.sim.dask import _local_cluster
+from zib.core.cluster import local_cluster
 
 distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def cluster() -> Any:
     warnings.simplefilter("ignore", ResourceWarning)  # of Dask's own
-    with _local_cluster(1) as made:
+    with local_cluster(1) as made:
         yield made
 
 

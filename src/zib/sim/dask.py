@@ -8,42 +8,25 @@ worker with other versions is turned away, because its numbers could differ.
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
-import signal
 import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from importlib import metadata
+from collections.abc import Callable
 from typing import Any
 
-from zib.core import sources
-from zib.core.validate import InvalidParameterError
-from zib.sim import keys
+from zib.core import cluster
 from zib.sim.loop import Run
 from zib.sim.plan import Block, Plan
 from zib.sim.run import Interrupted, play_part, warm_up
 from zib.sim.schedule import POLL, Schedule
 
-QUEUED = 2  # parts per thread of a worker: one is played while the next one travels
 MOST_DEATHS = 3  # times that workers may die over one part (and Dask tries each a few times)
 COUNTED_EVERY = 2.0  # seconds between two looks at how many workers there are
-CONNECT = 20.0  # seconds in which a scheduler has to answer
-PATIENCE = 10.0  # seconds without any worker until the user is told
-
-
-class WorkerRefused(RuntimeError):
-    """A worker has other versions than the process that asks it to work."""
 
 
 # ------------------------------------------------------------------------------- on the workers
-
-
-def versions() -> dict[str, str]:
-    """Return what must be the same here and there for numbers to be the same."""
-    return {"zib": f"{metadata.version('zib')} ({sources.source_hash()})", **keys.versions()}
 
 
 _WARM: set[tuple[str, int]] = set()
@@ -59,11 +42,11 @@ def _unpack(data: bytes) -> Plan:
 
 def _play(plan: Plan, name: str, wanted: dict[str, str], part: Block) -> Run:
     """Play a part on a worker; the first one of a policy there compiles what it needs."""
-    found = versions()
+    found = cluster.versions()
     if found != wanted:  # a worker that joined after the others were asked
         from distributed import get_worker
 
-        raise WorkerRefused(_refusal(get_worker().address, found, wanted))
+        raise cluster.WorkerRefused(cluster.refusal(get_worker().address, found, wanted))
     with _WARMING:
         if (name, part.policy) not in _WARM:
             warm_up(plan, [part.policy])
@@ -71,138 +54,15 @@ def _play(plan: Plan, name: str, wanted: dict[str, str], part: Block) -> Run:
     return play_part(plan, part)
 
 
-def _refusal(address: str, found: dict[str, str], wanted: dict[str, str]) -> str:
-    apart = [
-        f"{name} {there} there and {name} {wanted.get(name, 'absent')} here"
-        for name, there in found.items()
-        if wanted.get(name) != there
-    ]
-    return (
-        f"the worker {address} is refused, its results could differ: {'; '.join(apart)}. "
-        "Install the same versions on both sides"
-    )
-
-
-def _ask() -> Callable[[], dict[str, str]]:
-    """Return `versions` as a function that travels by value: a worker may have an old zib."""
-
-    def ask() -> dict[str, str]:
-        try:
-            from zib.sim.dask import versions
-
-            return versions()
-        except Exception as error:  # whatever is wrong with it, it is not this one
-            return {"zib": f"that does not work ({error})"}
-
-    return ask
-
-
 # ---------------------------------------------------------------------------------- on this side
-
-
-def require_distributed() -> None:
-    """Raise one sentence if Dask is not installed."""
-    try:
-        import cryptography  # noqa: F401
-        import distributed  # noqa: F401
-    except ImportError:
-        raise InvalidParameterError(
-            "`backend`='dask' needs the packages distributed and cryptography; install them with: "
-            "pip install 'zib[dask]'"
-        ) from None
-
-
-@contextlib.contextmanager
-def _client(scheduler: str | None, workers: int) -> Iterator[Any]:
-    from distributed import Client
-
-    if scheduler is not None:
-        try:
-            client = Client(scheduler, set_as_default=False, timeout=CONNECT)
-        except (OSError, ValueError) as error:
-            raise InvalidParameterError(
-                f"`scheduler` must be the address of a running Dask scheduler; {scheduler!r} does "
-                f"not answer ({error})"
-            ) from None
-        with client:
-            yield client
-        return
-    with _local_cluster(workers) as cluster, Client(cluster, set_as_default=False) as client:
-        yield client
-
-
-def _local_cluster(workers: int) -> Any:
-    """Return a cluster on this machine that only this process can talk to.
-
-    Whoever reaches a scheduler or a worker can let it run any code, and any user of a machine
-    reaches its ports. So both sides show a certificate that is made for the run and kept in memory.
-    """
-    import dask
-    from distributed import LocalCluster, Security
-
-    # Dask binds its web servers, here and in the workers, always; without routes they answer 404
-    pages: dict[str, Any] = {
-        f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker")
-    }
-    with dask.config.set(pages), _deaf_children(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about ports and versions that do not concern the user
-        return LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            protocol="tls",
-            security=Security.temporary(),
-            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-            worker_dashboard_address=None,
-            memory_limit=0,
-            silence_logs=logging.ERROR,
-        )
-
-
-@contextlib.contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Let processes started here ignore Ctrl-C, which is for this process to handle."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def run_dask(
     plan: Plan, schedule: Schedule, workers: int, scheduler: str | None, tick: Callable[[int], None]
 ) -> None:
     """Play everything in the schedule on the workers of a cluster."""
-    with _client(scheduler, workers) as client:
-        _wait_for_workers(client)
-        _check_versions(client)
+    with cluster.connected(scheduler, workers) as client:
         _Driver(client, plan, schedule, tick).run()
-
-
-def _wait_for_workers(client: Any) -> None:
-    started, told = time.monotonic(), False
-    while not client.nthreads():
-        if not told and time.monotonic() - started > PATIENCE:
-            told = True
-            warnings.warn(
-                "the Dask scheduler has no workers yet; waiting for the first one",
-                UserWarning,
-                stacklevel=5,
-            )
-        time.sleep(POLL)
-
-
-def _check_versions(client: Any) -> None:
-    wanted = versions()
-    for address, found in client.run(_ask(), on_error="return").items():
-        if not isinstance(found, dict):
-            raise WorkerRefused(f"the worker {address} cannot be asked for its versions: {found}")
-        if found != wanted:
-            raise WorkerRefused(_refusal(address, found, wanted))
 
 
 class _Driver:
@@ -216,7 +76,7 @@ class _Driver:
         import cloudpickle
 
         self._client, self._schedule, self._tick = client, schedule, tick
-        self._wanted, self._name = versions(), f"zib-{uuid.uuid4().hex}"
+        self._wanted, self._name = cluster.versions(), f"zib-{uuid.uuid4().hex}"
         self._running: dict[Any, Block] = {}
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._deaths: Counter[Block] = Counter()
@@ -254,7 +114,7 @@ class _Driver:
             self._counted = now
             self._threads = max(1, sum(self._client.nthreads().values()))
             self._schedule.cut_for(self._threads, self._least)
-        return QUEUED * self._threads
+        return cluster.QUEUED * self._threads
 
     def _submit(self, part: Block) -> None:
         future = self._client.submit(_play, self._plan, self._name, self._wanted, part, pure=False)
@@ -289,7 +149,7 @@ class _Driver:
         if future.status != "error":
             raise RuntimeError("the connection to the Dask scheduler was lost")
         error = future.exception()
-        if isinstance(error, WorkerRefused):
+        if isinstance(error, cluster.WorkerRefused):
             warnings.warn(str(error), RuntimeWarning, stacklevel=5)
             self._retire(str(error))
         elif isinstance(error, KilledWorker) and self._deaths[part] < MOST_DEATHS:

@@ -15,7 +15,6 @@ import functools
 import hashlib
 import importlib.util
 import json
-import platform
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +31,6 @@ from zib.core.rng import generator_to_data
 from zib.core.spec import parameters_of
 from zib.core.validate import InvalidParameterError
 
-LIBRARIES = ("numpy", "numba", "scipy")
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: made by a class statement, not in C
 _LONG = 64
 
@@ -45,16 +43,6 @@ def hash_of(content: Any) -> str:
     """Return the SHA-256 of data for JSON."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-@functools.cache
-def versions() -> dict[str, str]:
-    """Return what must be the same, besides question and code, for numbers to be the same."""
-    return {
-        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        **{name: metadata.version(name) for name in LIBRARIES},
-        "machine": platform.machine(),
-    }
 
 
 # ------------------------------------------------------------------------------------------ values

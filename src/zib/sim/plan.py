@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from zib.contextual.policy import lookup_policy
 from zib.core import saved, sources
 from zib.core import validate as check
+from zib.core.cluster import libraries as versions
 from zib.core.kernel import lookup
 from zib.core.spec import label_of
-from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code, versions
+from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code
 from zib.sim.loop import play
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import numpy as np
 
 from zib.core import sources
 from zib.core import validate as check
-from zib.sim.dask import require_distributed, run_dask
+from zib.core.cluster import require_distributed
+from zib.sim.dask import run_dask
 from zib.sim.keys import CannotBeStored
 from zib.sim.plan import Plan
 from zib.sim.results import CollectRuns, Results
