@@ -524,6 +524,9 @@ def runs() -> Iterator[Call]:
         "model": "hurdle",
         "propensities": "logged",
         "progress": False,
+        "backend": "serial",
+        "workers": None,
+        "scheduler": None,
     }
     known = inspect.signature(zib.ope.evaluate).parameters
     yield Call(
@@ -539,6 +542,9 @@ def runs() -> Iterator[Call]:
         "seed": 1,
         "source": None,
         "progress": None,
+        "backend": "serial",
+        "workers": None,
+        "scheduler": None,
     }
     yield Call("advise.advise", zib.advise.advise, advice)
 

@@ -6,25 +6,40 @@ for bit, for a log in memory and for the same log read from a file.
 
 A reader has a method ``look(block)``. `read` shows every block to several readers, so that one
 reading of a file serves counts, moments, samples and fits alike.
+
+A reader with a method ``merge(other)`` takes what a copy of it has found in the rows that follow.
+`read` cuts the log into pieces of some blocks, lets a fresh copy read each piece, and merges them
+in order. It does so on one machine as well, so that workers of a cluster (`reading_on`), each with
+pieces of its own, come to the same numbers, bit for bit. Blocks for readers that cannot merge are
+read by the workers and looked at here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+import copy
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.core.cluster import Machines, check_backend, machines
 from zib.core.validate import InvalidParameterError
-from zib.logs.log import Hashes, Log
+from zib.logs.log import Hashes, Log, LogBatch
 from zib.stats.sampling import SmallestHashes, row_hashes
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+P = ParamSpec("P")
+R = TypeVar("R")
 Columns = tuple[Array | Codes | Hashes | None, ...]
 
 BLOCK = 65_536
+PIECE = 16  # blocks
 CELLS = 2**22  # at most so many (row, arm) pairs at once, for logs with many arms
 
 
@@ -53,12 +68,28 @@ class Reader(Protocol):
         """Take in the rows of a block."""
 
 
+def block_rows(log: Log) -> int:
+    """Return how many rows a block of a log has."""
+    return min(BLOCK, max(CELLS // len(log.arms), 1024))
+
+
 def blocks(log: Log) -> Iterator[Block]:
     """Yield all rows of a log in blocks whose size depends only on the number of arms."""
-    full = min(BLOCK, max(CELLS // len(log.arms), 1024))
+    start = 0
+    for block in _cut(log.batches(), block_rows(log), 0):
+        yield block
+        start = block.start + block.size
+    if start != log.n_rows:
+        raise InvalidParameterError(
+            f"`log` must hand out as many rows as it says, {log.n_rows}; got {start}"
+        )
+
+
+def _cut(batches: Iterable[LogBatch], full: int, start: int) -> Iterator[Block]:
+    """Yield the rows from number `start` on in blocks of `full` rows."""
     waiting: list[Columns] = []
-    held = start = 0
-    for batch in log.batches():
+    held = 0
+    for batch in batches:
         columns = batch[1:]
         size, at = batch.reward.size, 0
         while at < size:
@@ -70,11 +101,6 @@ def blocks(log: Log) -> Iterator[Block]:
                 start, held, waiting = start + held, 0, []
     if held:
         yield _joined(waiting, start // full, start)
-        start += held
-    if start != log.n_rows:
-        raise InvalidParameterError(
-            f"`log` must hand out as many rows as it says, {log.n_rows}; got {start}"
-        )
 
 
 def _joined(pieces: list[Columns], number: int, start: int) -> Block:
@@ -87,13 +113,128 @@ def _joined(pieces: list[Columns], number: int, start: int) -> Block:
     return Block(number, start, *first)  # type: ignore[arg-type]
 
 
+_MACHINES: ContextVar[Machines] = ContextVar("machines", default=Machines())  # noqa: B039
+
+
+@contextmanager
+def reading_on(
+    backend: str = "serial", workers: int | None = None, scheduler: str | None = None
+) -> Iterator[Machines]:
+    """Let `read` use a cluster (``backend="dask"``) inside this context, or this process alone."""
+    with machines(backend, workers, scheduler) as found:
+        token = _MACHINES.set(found)
+        try:
+            yield found
+        finally:
+            _MACHINES.reset(token)
+
+
+def on_machines(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function with the parameters `backend`, `workers` and `scheduler` read logs there."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        given: dict[str, Any] = {
+            name: kwargs[name] for name in ("backend", "workers", "scheduler") if name in kwargs
+        }
+        backend = given.setdefault("backend", "serial")
+        check_backend(backend, given.get("workers"), given.get("scheduler"))
+        if backend == "serial":
+            return function(*args, **kwargs)
+        with reading_on(**given):
+            return function(*args, **kwargs)
+
+    return called
+
+
 def read(log: Log, *readers: Reader, tell: Callable[[float], None] | None = None) -> None:
     """Show all blocks of a log to the readers; `tell` hears the share of rows read so far."""
-    for block in blocks(log):
+    merging = [reader for reader in readers if hasattr(reader, "merge")]
+    others = [reader for reader in readers if not hasattr(reader, "merge")]
+    empty = tuple(_fresh(reader) for reader in merging)
+    if _MACHINES.get().many:
+        pieces = _spread(log, empty, bool(others))
+    else:
+        pieces = _in_turn(log, empty, others)
+    done = 0
+    for found, rest in pieces:
+        for block in rest:
+            for reader in others:
+                reader.look(block)
+        for reader, piece in zip(merging, found, strict=True):
+            reader.merge(piece)
+        done += PIECE * block_rows(log)
+        if tell is not None:
+            tell(min(done / log.n_rows, 1.0))
+
+
+Piece = tuple[tuple[Reader, ...], list[Block]]
+
+
+def _fresh(reader: Reader) -> Any:
+    """Return a reader as it was before the first row."""
+    return reader.fresh() if hasattr(reader, "fresh") else copy.deepcopy(reader)
+
+
+def _in_turn(log: Log, empty: tuple[Reader, ...], others: list[Reader]) -> Iterator[Piece]:
+    """Read the log here, one piece after the other; `others` look at every block."""
+    found = blocks(log)
+    while first := next(found, None):
+        readers = tuple(_fresh(reader) for reader in empty)
+        for block in itertools.chain([first], itertools.islice(found, PIECE - 1)):
+            for reader in (*readers, *others):
+                reader.look(block)
+        yield readers, []
+
+
+def _spread(log: Log, empty: tuple[Reader, ...], whole: bool) -> Iterator[Piece]:
+    """Let workers read the pieces; with `whole` the blocks come back as well."""
+    full = block_rows(log)
+    parts: Iterable[Any]
+    there = getattr(log, "seekable", False)  # workers can read it themselves
+    if there:
+        n, step = log.n_rows, full * PIECE
+        parts = ((start, min(start + step, n)) for start in range(0, n, step))
+    else:
+        parts = _grouped(blocks(log), PIECE)
+    shared = (log if there else None, full, empty, whole)
+    yield from _MACHINES.get().each(_look_at, shared, parts)
+
+
+def _grouped(found: Iterator[Block], size: int) -> Iterator[list[Block]]:
+    while group := list(itertools.islice(found, size)):
+        yield group
+
+
+def merge_parts(reader: Any, other: Any, *own: str) -> None:
+    """Merge two readers attribute by attribute.
+
+    What has a method ``merge`` is merged; names in `own` are left to the caller; everything else
+    has to be a setting, the same in both. So a reader with a new part cannot forget to merge it.
+    """
+    for name, value in vars(reader).items():
+        there = getattr(other, name)
+        if hasattr(value, "merge"):
+            if there is not None:
+                value.merge(there)
+        elif name not in own and not (
+            value is there or (isinstance(value, (int, float, str, tuple)) and value == there)
+        ):
+            raise TypeError(f"{type(reader).__name__} must say how `{name}` is merged")
+
+
+def _look_at(shared: tuple[Any, int, tuple[Reader, ...], bool], part: Any) -> Piece:
+    """Return what readers find in one piece; runs on a worker."""
+    log, full, empty, whole = shared
+    found = part if log is None else _cut(log.rows(*part), full, part[0])
+    readers = tuple(_fresh(reader) for reader in empty)
+    kept = []
+    for block in found:
         for reader in readers:
             reader.look(block)
-        if tell is not None:
-            tell((block.start + block.size) / log.n_rows)
+        if whole:
+            kept.append(block)
+    return readers, kept
 
 
 class Totals:
@@ -134,6 +275,14 @@ class Totals:
             self.highest = max(self.highest, float(x.max()))
             self.negative += int(np.count_nonzero(x < 0.0))
 
+    def merge(self, other: Totals) -> None:
+        """Take the counts of other rows."""
+        self.rows += other.rows
+        self.nonzero += other.nonzero
+        self.lowest = min(self.lowest, other.lowest)
+        self.highest = max(self.highest, other.highest)
+        self.negative += other.negative
+
 
 class Sample(NamedTuple):
     """Rows drawn from a log; `weight` says how many rows of the log each stands for."""
@@ -167,6 +316,10 @@ class RowSampler:
         arm, context, reward = block.arm[rows], block.context[rows], block.reward[rows]
         group = (reward == 0.0).astype(np.int64) if self._balanced else None
         self._kept.add(key, arm, context, reward, group=group)
+
+    def merge(self, other: RowSampler) -> None:
+        """Take what was drawn from other rows."""
+        self._kept.merge(other._kept)
 
     def sample(self) -> Sample:
         """Return the rows drawn."""

@@ -106,6 +106,15 @@ class SmallestHashes:
         if self._held > self._room:
             self._settle()
 
+    def merge(self, other: SmallestHashes) -> None:
+        """Take what was drawn from other rows; the sample is that of all rows together."""
+        self.seen += other.seen
+        np.minimum(self._bars, other._bars, out=self._bars)
+        self._parts += other._parts
+        self._held += other._held
+        if self._held > self._room:
+            self._settle()
+
     def _settle(self) -> tuple[Column, ...]:
         group, key, *columns = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         order = np.argsort(key, kind="stable")

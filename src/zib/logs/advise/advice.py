@@ -39,6 +39,7 @@ from zib.logs.advise.snippet import contextual_program, plain_program
 from zib.logs.advise.verdict import WORTH, Verdict, verdict_on
 from zib.logs.advise.words import arm_rows, drawn_words, notes, plain_table, report
 from zib.logs.log import Log
+from zib.logs.passes import on_machines
 
 Progress = Callable[[str, float], None]
 
@@ -164,6 +165,7 @@ class Advice:
         return write(self, Path(folder))
 
 
+@on_machines
 def advise(
     log: Log,
     *,
@@ -176,6 +178,9 @@ def advise(
     seed: int = 0,
     source: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    backend: str = "serial",
+    workers: int | None = None,
+    scheduler: str | None = None,
 ) -> Advice:
     """Return what a log says about its arms, and the policy that suits it.
 
@@ -207,6 +212,9 @@ def advise(
         ``context``, …, as for `LoggedData.read`. Without it the program has names to be replaced.
     progress
         A function that is told what is being done, and which share of the work is done.
+    backend, workers, scheduler
+        "serial", or "dask": the log is read by the workers of a cluster, that of the scheduler with
+        this address or one of `workers` processes made for it. The answer is the same to the bit.
 
     Notes
     -----

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zib.logs.advise.values import LargestRewards, ValueCounts
 from zib.logs.log import Log
-from zib.logs.passes import Block, Reader, Totals, read
+from zib.logs.passes import Block, Reader, Totals, merge_parts, read
 from zib.stats.clusters import ClusterSums
 from zib.stats.moments import Moments
 from zib.stats.sampling import SmallestHashes, row_hashes
@@ -61,6 +61,14 @@ class WeightedSums:
         self.w2_square += np.bincount(who, square * x * x, size)
         np.minimum.at(self.lowest, arm, propensity)
         np.maximum.at(self.highest, arm, propensity)
+
+    def merge(self, other: WeightedSums) -> None:
+        """Take the sums of other rows."""
+        for name in vars(self):
+            if name not in ("lowest", "highest"):
+                getattr(self, name)[...] += getattr(other, name)
+        np.minimum(self.lowest, other.lowest, out=self.lowest)
+        np.maximum(self.highest, other.highest, out=self.highest)
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,7 @@ class _Collector:
 
     def __init__(self, log: Log, seed: int) -> None:
         n_arms, width = len(log.arms), len(log.context_names)
-        self._log, self._seed, self._width = log, seed, width
+        self._seed, self._width, self._n_arms = seed, width, n_arms
         self._totals = Totals(log)
         self._paid = Moments(n_arms, order=4)
         self._weighted = WeightedSums(n_arms) if log.has_propensity else None
@@ -166,7 +174,7 @@ class _Collector:
             self._weighted.add(block.arm, block.reward, block.propensity)
         if block.cluster is not None:
             if self._clusters is None:
-                self._clusters = ClusterSums(3, len(self._log.arms))
+                self._clusters = ClusterSums(3, self._n_arms)
             one = np.ones(block.size) if block.propensity is None else 1.0 / block.propensity
             columns = (one, one * (block.reward != 0.0), one * block.reward)
             self._clusters.add(block.cluster, block.arm, *columns)
@@ -182,9 +190,16 @@ class _Collector:
             self._by_arm.add(key[at], arm, x, weight, group=arm)
             self._top = _largest(self._top, np.abs(x))
 
-    def collected(self) -> Collected:
+    def merge(self, other: _Collector) -> None:
+        """Take what was kept of the rows that follow."""
+        if self._clusters is None:  # there is none until a row has a cluster
+            self._clusters, other._clusters = other._clusters, None
+        merge_parts(self, other, "_top", "_clusters")
+        self._top = _largest(self._top, other._top)
+
+    def collected(self, log: Log) -> Collected:
         """Return what was kept."""
-        log, totals = self._log, self._totals
+        totals = self._totals
         no_arms, nothing = np.empty(0, np.int64), np.empty(0)
         value_arm, values = self._values.rows() or (no_arms, nothing)
         own_arm, own_values, own_weights = self._by_arm.rows() or (no_arms, nothing, nothing)
@@ -204,7 +219,7 @@ def collect(log: Log, seed: int, tell: Callable[[float], None], *more: Reader) -
     """Read the log once, for `more` readers, too; `tell` hears the share of rows read."""
     collector = _Collector(log, seed)
     read(log, collector, *more, tell=tell)
-    return collector.collected()
+    return collector.collected(log)
 
 
 def _largest(top: Array, size: Array) -> Array:

@@ -23,11 +23,12 @@ from zib.logs.ope.models import resolve_model
 from zib.logs.ope.policies import LoggingTarget, Target, resolve_targets
 from zib.logs.ope.propensities import resolve_source
 from zib.logs.ope.readers import EvaluationPass, Survey
-from zib.logs.passes import Reader, read
+from zib.logs.passes import Reader, on_machines, read
 
 INTERVALS = ("corrected", "asymptotic", "bootstrap")
 
 
+@on_machines
 def evaluate(
     log: Log,
     policies: Any,
@@ -45,6 +46,9 @@ def evaluate(
     on_missing_support: str = "raise",
     seed: int = 0,
     progress: bool = False,
+    backend: str = "serial",
+    workers: int | None = None,
+    scheduler: str | None = None,
 ) -> Evaluation:
     """Estimate what policies would have earned per decision, from a log of another policy.
 
@@ -89,6 +93,9 @@ def evaluate(
         Of folds, samples, replay and bootstrap.
     progress
         Whether to show a progress bar.
+    backend, workers, scheduler
+        "serial", or "dask": the log is read by the workers of a cluster, that of the scheduler with
+        this address or one of `workers` processes made for it. Values are the same to the bit.
 
     Notes
     -----
