@@ -6,7 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from zib.logs import LogError, LoggedData, LogScan, delimited, open_log, tables
+from zib.logs import LogError, LoggedData, LogScan, delimited, open_log, parquet, tables
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_log_that_fits_into_memory_is_read_once(
     path = tmp_path / f"log.{ending}"
     frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
     readings = []
-    kind = {"csv": delimited.CSVTable, "parquet": tables.ParquetTable}[ending]
+    kind = {"csv": delimited.CSVTable, "parquet": parquet.ParquetTable}[ending]
     plain = kind.batches
 
     def counted(self, columns, size=tables.BATCH):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from zib.core.cluster import Machines
-from zib.logs import LoggedData, passes
+from zib.logs import LoggedData, LogScan, passes
 from zib.logs.advise import advise
 from zib.logs.advise.collect import collect
 from zib.logs.ope import Strata, evaluate
@@ -155,3 +155,15 @@ def test_evaluation_is_the_same_by_workers(small, posted, source):
     assert posted.parts >= 5
     passes._MACHINES.set(Machines())
     same(there, values())
+
+
+def test_workers_read_files_by_themselves(small, posted, tmp_path, monkeypatch):
+    a_log().to_frame().to_parquet(tmp_path / "log.parquet", row_group_size=700)
+    roles = {"arm": "arm", "reward": "reward", "propensity": "propensity", "context": ["x0", "x1"]}
+    scan = LogScan(tmp_path / "log.parquet", **roles)
+    with monkeypatch.context() as patched:
+        patched.setattr(LogScan, "batches", None)  # nobody reads all of it
+        there = collected(scan)
+    assert posted.parts >= 5
+    passes._MACHINES.set(Machines())
+    same(there, collected(scan))

@@ -20,7 +20,7 @@ from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, hashes
 from zib.logs.dates import Times
 from zib.logs.doubts import about_context, about_labels, refuse_late
 from zib.logs.log import LogBatch, LoggedData, Roles, describe, extras
-from zib.logs.tables import BATCH, LogError, open_table
+from zib.logs.tables import BATCH, LogError, Table, is_url, open_table
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -67,7 +67,7 @@ class _Layout:
         validate.choice("missing_reward", missing_reward, ("error", "zero"))
         validate.flag("strip_labels", strip_labels)
         self.table = open_table(source, sep=sep, decimal=decimal, encoding=encoding, sheet=sheet)
-        self._source, self._stamp = source, _stamp(source)
+        self._source, self._stamp = source, _stamp(source, self.table)
         find = self.table.require
         self._arm, self._reward = find("arm", arm), find("reward", reward)
         self.propensity = None if propensity is None else find("propensity", propensity)
@@ -207,12 +207,13 @@ class _Layout:
         arm = self._labels.final(rows.arm)
         return LogBatch(rows.start, arm, rows.reward, rows.propensity, context, *rows[5:7])
 
-    def batches(self, size: int) -> Iterator[LogBatch]:
-        """Read the table again, unless its file has changed since."""
-        if _stamp(self._source) != self._stamp:
+    def batches(self, size: int, part: tuple[int, int] | None = None) -> Iterator[LogBatch]:
+        """Read the table or some rows of it again, unless its file has changed since."""
+        if _stamp(self._source, self.table) != self._stamp:
             raise LogError(f"{self.table.name} has changed since it was checked; open it again")
-        n = 0
-        for batch in self._raw(size):
+        found = self.table.rows(self._columns, *part, size) if part else self._raw(size)
+        n = part[0] if part else 0
+        for batch in found:
             yield self.finished(self._decode(batch, n))
             n += batch.num_rows
 
@@ -349,6 +350,15 @@ class LogScan:
         """Yield all rows in order, at most `size` at a time."""
         yield from self._layout.batches(size)
 
+    @property
+    def seekable(self) -> bool:
+        """Whether some rows can be read without those before, so that others may do it."""
+        return self._layout.table.n_rows is not None
+
+    def rows(self, start: int, stop: int) -> Iterator[LogBatch]:
+        """Yield the rows from number `start` to before `stop`; only if `seekable`."""
+        yield from self._layout.batches(BATCH, (start, stop))
+
     def load(self) -> LoggedData:
         """Return the whole log in memory."""
         units = None if self._layout.unit is None else list(self._layout.units())
@@ -361,9 +371,9 @@ class LogScan:
         return f"<LogScan: {describe(self)}{extras(self)}>"
 
 
-def _stamp(source: Any) -> tuple[tuple[int, int], ...] | None:
-    if not isinstance(source, (str, Path)):
-        return None
+def _stamp(source: Any, table: Table) -> tuple[tuple[int, int], ...] | None:
+    if not isinstance(source, (str, Path)) or is_url(source):
+        return table.stamp()
     path = Path(source)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files)

@@ -5,6 +5,7 @@ Everything becomes Arrow on the way in, so frames and files are read by the same
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -53,6 +54,21 @@ class Table(ABC):
     notes: tuple[str, ...] = ()
     decimal: str | None = None
     comma_likely: bool = False
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, where that is known without reading them; `rows` then reads some."""
+        return None
+
+    def rows(
+        self, columns: Sequence[str], start: int, stop: int, size: int = BATCH
+    ) -> Iterator[Any]:
+        """Yield the rows from number `start` to before `stop`."""
+        raise NotImplementedError
+
+    def stamp(self) -> tuple[tuple[int, int], ...] | None:
+        """Return times and sizes of the files, by which a change is noticed; None if unknown."""
+        return None
 
     @abstractmethod
     def batches(self, columns: Sequence[str], size: int = BATCH) -> Iterator[Any]:
@@ -156,43 +172,6 @@ class DatasetTable(Table):
             yield from cut(found, columns, size)
 
 
-class ParquetTable(Table):
-    """One Parquet file, or all those of a folder in the order of their names."""
-
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self._files = (
-            sorted(file for file in path.rglob("*") if file.suffix in PARQUET_ENDS)
-            if path.is_dir()
-            else [path]
-        )
-        if not self._files:
-            raise LogError(f"the folder {path} has no Parquet files")
-        names = self._columns(self._files[0])
-        self._name_columns(names)
-        for file in self._files[1:]:
-            if set(self._columns(file)) != set(names):
-                raise LogError(f"{file.name} has other columns than {self._files[0].name}")
-
-    def _open(self, file: Path) -> Any:
-        import pyarrow.parquet as pq
-
-        with refusing(file.name, "Parquet"):
-            # pre-buffering would keep the whole file in memory
-            return pq.ParquetFile(file, pre_buffer=False)
-
-    def _columns(self, file: Path) -> tuple[str, ...]:
-        with self._open(file) as parquet:
-            return tuple(parquet.schema_arrow.names)
-
-    def batches(self, columns: Sequence[str], size: int = BATCH) -> Iterator[Any]:
-        """Yield Arrow record batches of at most `size` rows with these columns."""
-        for file in self._files:
-            with self._open(file) as parquet, refusing(file.name, "Parquet"):
-                for batch in parquet.iter_batches(batch_size=size, columns=list(columns)):
-                    yield usual(batch)
-
-
 def cut(batches: Any, columns: Sequence[str], size: int) -> Iterator[Any]:
     """Yield these columns of record batches, at most `size` rows at a time."""
     for batch in batches:
@@ -236,12 +215,24 @@ def refusing(name: str, kind: str) -> Iterator[None]:
     except Exception as error:  # a damaged file makes the readers raise nearly anything
         raise LogError(
             f"{name} cannot be read as {kind}; it may be cut off, damaged or of another kind "
-            f"({_first_line(error)})"
+            f"({first_line(error)})"
         ) from None
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return what an error says, without what follows."""
     return str(error).strip().splitlines()[0][:200] if str(error).strip() else repr(error)
+
+
+def is_url(source: object) -> bool:
+    """Return whether a text is a URL, such as ``s3://bucket/folder``.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/log"), is_url("C:/log.parquet"), is_url("log.parquet")
+    (True, False, False)
+    """
+    return isinstance(source, str) and re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+://", source) is not None
 
 
 def open_table(
@@ -258,7 +249,12 @@ def open_table(
     columns, which find it out themselves.
     """
     _check_options(sep, decimal, encoding, sheet)
-    if isinstance(source, (str, Path)):
+    if is_url(source):
+        from zib.logs.parquet import ParquetTable
+
+        _only("a URL of Parquet files", {"sep": sep, "encoding": encoding, "sheet": sheet}, ())
+        table: Table = ParquetTable(source)
+    elif isinstance(source, (str, Path)):
         table = _open_file(Path(source), sep, encoding, sheet)
     else:
         _only("a file", {"sep": sep, "encoding": encoding, "sheet": sheet}, ())
@@ -289,6 +285,7 @@ def _open_object(source: Any) -> Table:
 def _open_file(path: Path, sep: str | None, encoding: str | None, sheet: str | None) -> Table:
     from zib.logs.delimited import CSVTable
     from zib.logs.formats import ArrowTable, ExcelTable, JSONTable
+    from zib.logs.parquet import ParquetTable
 
     if not path.exists():
         raise LogError(f"there is no file {path}")
