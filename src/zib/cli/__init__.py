@@ -1,6 +1,6 @@
-"""The command line: ``zib simulate | reproduce | join | advise | evaluate | data | cache``."""
+"""The command line: ``zib simulate | reproduce | join | advise | evaluate | data | warm | …``."""
 
-from zib.cli import cache, data, join, logs, reproduce, simulate
+from zib.cli import cache, data, join, logs, reproduce, simulate, warm
 from zib.cli.program import app
 
 __all__ = ["app", "main"]
@@ -12,6 +12,7 @@ COMMANDS = (
     logs,
     reproduce,
     simulate,
+    warm,
 )  # importing a module registers its commands
 
 

@@ -24,6 +24,7 @@ from zib.core.state import add_states, copied, rearranged
 from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.mab.adaptive import ZIAdaptive
 from zib.mab.wrappers import Wrapper
+from zib.online import warm
 from zib.online.allocation import (
     MOST_KEPT,
     Allocation,
@@ -620,6 +621,9 @@ class Bandit(OnlinePolicy):
             )
 
     # ------------------------------------------------------------------------------ keeping it
+
+    def _use_everything(self) -> None:
+        warm.use(self)
 
     def _content(self) -> dict[str, Any]:
         return {"sums": saved.state_to_data(self._sums)} if self._sums.total.size else {}

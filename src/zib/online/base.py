@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import threading
+import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zib.core import saved, validate
+from zib.core import kernel, saved, validate
 from zib.core.invariants import problem_in
 from zib.core.rng import generator_from_data, generator_to_data
 from zib.core.saved import SavedStateError
@@ -248,6 +249,36 @@ class OnlinePolicy:
     def _own_stream(self) -> np.random.Generator:
         """Return a stream of its own, for simulated decisions."""
         return np.random.default_rng(self._same_stream().integers(2**63, size=4))
+
+    # ------------------------------------------------------------------------------- at the start
+
+    def warm_up(self) -> float:
+        """Compile whatever this bandit may need, before traffic arrives; return the seconds.
+
+        Every call is made once on a copy, so nothing is learned and the stream does not move. The
+        first time after an installation this compiles, which takes a minute for some policies;
+        later it loads what is kept on disk. Policies of your own compile in each process. ``zib
+        warm`` does the same from the shell.
+
+        Examples
+        --------
+        >>> import zib
+        >>> bandit = zib.Bandit(zib.mab.UCB1(), n_arms=3, seed=1)
+        >>> before = bandit.dumps()
+        >>> seconds = bandit.warm_up()
+        >>> bandit.dumps() == before
+        True
+        """
+        start = time.perf_counter()
+        if not kernel.is_interpreted(self._spec):  # else nothing is compiled
+            twin = copy.copy(self)
+            twin._warn_after = float("inf")
+            twin._use_everything()
+        return time.perf_counter() - start
+
+    @abstractmethod
+    def _use_everything(self) -> None:
+        """Make every call once; what is learned and drawn does not matter."""
 
     # ------------------------------------------------------------------------ copying and keeping
 

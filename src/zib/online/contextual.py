@@ -20,7 +20,7 @@ from zib.contextual.per_arm import Disjoint
 from zib.core import kernel, validate
 from zib.core.state import claim
 from zib.core.validate import InvalidParameterError, InvalidTypeError
-from zib.online import links
+from zib.online import links, warm
 from zib.online.actions import Actions
 from zib.online.base import Propensities, Seed
 from zib.online.categories import checked_categories, checked_category
@@ -458,6 +458,11 @@ class ContextualBandit(Actions):
             self._learned += len(ids)
 
     # ------------------------------------------------------------------------------ keeping it
+
+    def _use_everything(self) -> None:
+        self._encoder = None
+        self._prepare()
+        warm.use_with_features(self)
 
     def _content(self) -> dict[str, Any]:
         return {
