@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ HEADERS: list[tuple[dict[str, str], tuple[str | None, ...]]] = [
     ),
     (
         {"user_id": "repeated", "campaign": "text", "total_sales": "money", "order_date": "dates"},
-        ("campaign", "total_sales", None, "order_date", None),
+        ("campaign", "total_sales", None, "order_date", "user_id"),
     ),
     (  # nothing but content
         {"who": "ids", "which": "text", "how_much": "money", "score": "real"},
@@ -108,7 +109,9 @@ def test_headers(header: dict[str, str], wanted: tuple[str | None, ...], tmp_pat
         assert found.context == ()
         for role, column in zip(("arm", "reward"), wanted):
             assert any(r.startswith(f"{role}: `{column}`, ") for r in found.reasons)
-    log = LoggedData.read(path, **guess_columns(path).roles)
+    repeated = "repeated" in header.values()
+    with pytest.warns(UserWarning, match="more than once") if repeated else nullcontext():
+        log = LoggedData.read(path, **guess_columns(path).roles)
     assert log.n_rows == N
 
 
@@ -118,9 +121,10 @@ def test_reasons_are_sentences() -> None:
     assert guess_columns(frame).reasons == (
         "arm: `campaign`, by its name, 3 values",
         f"reward: `revenue`, by its name, {zeros} % zeros",
-        f"unit: none, since {N - frame['user_id'].nunique()} of {N} rows repeat a value of "
-        "`user_id` (--cluster user_id if rows of one value belong together)",
+        f"unit: `user_id`, by its name, though {N - frame['user_id'].nunique()} of {N} rows repeat "
+        "a value (--cluster user_id if rows of one value belong together)",
     )
+    assert guess_columns(frame.assign(user_id="new")).unit is None
 
 
 @pytest.mark.parametrize(

@@ -200,11 +200,6 @@ BAD_FRAMES = {
         {},
         r"column `arm` must hold a label in every row; row 2 is missing",
     ),
-    "unit twice": (
-        {"unit": ["u", "v", "u"]},
-        {"unit": "unit"},
-        r"column `unit` must name each unit once; rows 1 and 3 both hold 'u'",
-    ),
     "missing cluster": (
         {"user": [1.0, np.nan, 2.0]},
         {"cluster": "user"},
@@ -279,9 +274,12 @@ def test_repeated_units_are_found_across_batches(tmp_path: Path) -> None:
     assert LogScan(path, arm="arm", reward="reward", unit="unit").n_rows == n
     frame.loc[n - 5, "unit"] = unit[2]
     frame.to_parquet(path)
-    message = f"rows 3 and {n - 4} both hold {unit[2]}"
-    with pytest.raises(LogError, match=message):
-        LogScan(path, arm="arm", reward="reward", unit="unit")
+    message = f"rows 3 and {n - 4} both hold {unit[2]}.*--cluster unit"
+    with pytest.warns(UserWarning, match=message):
+        scan = LogScan(path, arm="arm", reward="reward", unit="unit")
+    assert scan.repeated == "unit"
+    clusters = np.concatenate([batch.cluster for batch in scan.batches()])
+    assert np.unique(clusters).size == n - 1
 
 
 def test_damaged_files(frame: pd.DataFrame, tmp_path: Path) -> None:

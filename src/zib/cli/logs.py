@@ -30,7 +30,9 @@ Context = Annotated[
     list[str] | None, typer.Option(help="Column known before choosing (repeat for several).")
 ]
 Time = Annotated[str | None, typer.Option(help="Column with the time.")]
-Unit = Annotated[str | None, typer.Option(help="Column with the unit's id; must be unique.")]
+Unit = Annotated[
+    str | None, typer.Option(help="Column with the unit's id; a warning if ids repeat.")
+]
 Cluster = Annotated[
     str | None, typer.Option(help="Column whose rows belong together, such as the user of visits.")
 ]

@@ -19,6 +19,7 @@ SAMPLE = 100_000  # rows that are looked at
 MOST_ARMS = 1_000
 FEW_VALUES = 50  # of an arm that has no telling name
 MANY_ZEROS = 0.3
+FEWEST_UNITS = 10
 
 # From telling to weak: a name of an earlier group wins over one of a later group.
 REWARDS = (
@@ -136,8 +137,9 @@ def guess_columns(source: Any, **given: Any) -> Guess:
     The reward has numbers; the arm has 2 to 1000 values, each many times. Exact names come first,
     then parts of names, then the only column that fits by its content. If several columns fit
     equally well the guess is refused, with a list of those that may be meant. The context is never
-    guessed. A unit is only guessed for a table that was seen as a whole, since each unit may occur
-    once. A column that is called propensity must hold probabilities.
+    guessed. A unit is only guessed for a table that was seen as a whole, or where some units occur
+    more than once, which is worth a warning. A column that is called propensity must hold
+    probabilities.
 
     Examples
     --------
@@ -495,9 +497,12 @@ def _unit(columns: list[_Column], whole: bool) -> tuple[str | None, str]:
     if len(best) == 1 and best[0].missing == 0:
         name = best[0].name
         if best[0].distinct < best[0].rows:
+            many = best[0].words[-1] in NAMING or best[0].distinct >= best[0].rows / 10
+            if best[0].distinct < FEWEST_UNITS or not many:  # rather a kind of customer
+                return None, f"none, since `{name}` holds few values"
             repeated = best[0].rows - best[0].distinct
-            return None, (
-                f"none, since {repeated} of {best[0].rows} rows repeat a value of `{name}` "
+            return name, (
+                f"`{name}`, by its name, though {repeated} of {best[0].rows} rows repeat a value "
                 f"(--cluster {name} if rows of one value belong together)"
             )
         if not whole:

@@ -142,12 +142,14 @@ class LoggedData:
         columns: LogBatch,
         unit: NDArray[Any] | None = None,
         notes: tuple[str, ...] = (),
+        repeated: str | None = None,
     ) -> None:
         self._arms = arms
         self._context_names = context_names
         self._columns = columns
         self._unit = unit
         self._notes = notes
+        self._repeated = repeated
 
     @classmethod
     def from_frame(
@@ -183,7 +185,8 @@ class LoggedData:
         time
             Column with numbers or dates; dates become seconds since 1970 in UTC.
         unit
-            Column that names who was treated; each unit may occur once.
+            Column that names who was treated; units that occur more than once get a warning, since
+            their rows are not independent (see `cluster`).
         cluster
             Column with what makes rows belong together, such as the user of several visits: rows
             of one cluster may depend on each other in any way, those of different clusters may
@@ -335,6 +338,11 @@ class LoggedData:
         return self._notes
 
     @property
+    def repeated(self) -> str | None:
+        """The column of the units, if some occur more than once and no cluster is named."""
+        return self._repeated
+
+    @property
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.reward.size)
@@ -365,7 +373,14 @@ class LoggedData:
         picked = self._picked(rows)
         columns = (None if x is None else _frozen(x[picked], x.dtype) for x in self._columns[1:])
         unit = None if self._unit is None else self._unit[picked]
-        return LoggedData(self._arms, self._context_names, LogBatch(0, *columns), unit, self._notes)  # type: ignore[arg-type]
+        batch = LogBatch(0, *columns)  # type: ignore[arg-type]
+        return self._like(batch, unit)
+
+    def _like(self, columns: LogBatch, unit: NDArray[Any] | None) -> LoggedData:
+        """Return a log of other rows that is like this one otherwise."""
+        return LoggedData(
+            self._arms, self._context_names, columns, unit, self._notes, self._repeated
+        )
 
     def _picked(self, rows: ArrayLike) -> NDArray[Any]:
         """Return the rows to pick, as a mask or as whole numbers, or raise."""
@@ -392,7 +407,7 @@ class LoggedData:
             at = int(np.argmax(bad))
             raise LogError(f"`propensity` must lie in (0, 1]; row {at + 1} holds {values[at]!r}")
         columns = self._columns._replace(propensity=_frozen(values))
-        return LoggedData(self._arms, self._context_names, columns, self._unit, self._notes)
+        return self._like(columns, self._unit)
 
     def to_frame(self) -> Any:
         """Return a pandas frame with the columns of the log."""

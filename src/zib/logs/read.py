@@ -89,6 +89,7 @@ class _Layout:
                 )
             if self._cluster not in self._columns:
                 self._columns.append(self._cluster)
+        self.repeated: str | None = None  # the column of units, where some occur again
         self._labels = Labels(
             self._arm, MANY_ARMS, "an arm should be chosen again and again: bin the values",
             strip=strip_labels,
@@ -143,8 +144,8 @@ class _Layout:
             n += batch.num_rows
         if n == 0:
             raise LogError(f"{self.table.name} has no rows")
-        if units is not None:
-            units.check(self)
+        if units is not None and units.repeat(self) and self._cluster is None:
+            self.repeated = self.unit
         self.arms = self._labels.settle(self._wanted)
         names: list[str] = []
         for name in self._context:
@@ -187,11 +188,16 @@ class _Layout:
                 for name in self._context
             ),
             None if self._times is None else self._times.read(batch.column(self._time), start),
-            None
-            if self._cluster is None
-            else hashes(self._cluster, batch.column(self._cluster), start, "cluster"),
+            self._hashes(batch, start),
             batch.column(self.unit).to_pylist() if with_units and self.unit is not None else None,
         )
+
+    def _hashes(self, batch: Any, start: int) -> Hashes | None:
+        """Return the clusters; units stand in, since only the end shows whether they repeat."""
+        for column, what in ((self._cluster, "cluster"), (self.unit, "unit")):
+            if column is not None:
+                return hashes(column, batch.column(column), start, what)
+        return None
 
     def finished(self, rows: _Rows) -> LogBatch:
         """Return the rows with final codes and one column per level of a text."""
@@ -205,7 +211,8 @@ class _Layout:
                 parts.append(np.asarray(values, dtype=np.float64)[:, None])
         context = np.hstack(parts) if parts else np.empty((rows.reward.size, 0))
         arm = self._labels.final(rows.arm)
-        return LogBatch(rows.start, arm, rows.reward, rows.propensity, context, *rows[5:7])
+        cluster = None if self._cluster is None and self.repeated is None else rows.cluster
+        return LogBatch(rows.start, arm, rows.reward, rows.propensity, context, rows.time, cluster)
 
     def batches(self, size: int, part: tuple[int, int] | None = None) -> Iterator[LogBatch]:
         """Read the table or some rows of it again, unless its file has changed since."""
@@ -241,7 +248,7 @@ class _Layout:
             names = np.empty(sum(map(len, units)), dtype=object)
             names[:] = [value for part in units for value in part]
             names.flags.writeable = False
-        return LoggedData(self.arms, self.context_names, columns, names, self.notes)
+        return LoggedData(self.arms, self.context_names, columns, names, self.notes, self.repeated)
 
 
 def open_log(
@@ -359,6 +366,11 @@ class LogScan:
         """Yield the rows from number `start` to before `stop`; only if `seekable`."""
         yield from self._layout.batches(BATCH, (start, stop))
 
+    @property
+    def repeated(self) -> str | None:
+        """The column of the units, if some occur more than once and no cluster is named."""
+        return self._layout.repeated
+
     def load(self) -> LoggedData:
         """Return the whole log in memory."""
         units = None if self._layout.unit is None else list(self._layout.units())
@@ -402,9 +414,10 @@ class _Units:
         if self._rows <= MOST_UNITS:
             self._hashes.append(found)
 
-    def check(self, layout: _Layout) -> None:
+    def repeat(self, layout: _Layout) -> bool:
+        """Return whether some unit occurs more than once, with a warning."""
         if self._increasing:
-            return
+            return False
         if self._rows > MOST_UNITS:
             warnings.warn(
                 f"column `{self._column}` was not checked for units that occur twice: the log has "
@@ -412,7 +425,7 @@ class _Units:
                 UserWarning,
                 stacklevel=4,
             )
-            return
+            return False
         found = np.concatenate(self._hashes)
         order = np.argsort(found, kind="stable")
         equal = np.flatnonzero(found[order[1:]] == found[order[:-1]])
@@ -420,10 +433,16 @@ class _Units:
             first, second = int(order[i]), int(order[i + 1])
             one, other = _at(layout.units(), first, second)
             if one == other:
-                raise LogError(
-                    f"column `{self._column}` must name each unit once; rows {first + 1} and "
-                    f"{second + 1} both hold {one!r}"
+                warnings.warn(
+                    f"column `{self._column}` names some units more than once (rows {first + 1} "
+                    f"and {second + 1} both hold {one!r}); rows of one unit are not independent, "
+                    f"so name it as the cluster instead: --cluster {self._column} "
+                    f"(cluster={self._column!r} in Python)",
+                    UserWarning,
+                    stacklevel=5,
                 )
+                return True
+        return False
 
 
 def _at(units: Iterator[list[Any]], *rows: int) -> list[Any]:

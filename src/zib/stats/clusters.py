@@ -108,12 +108,14 @@ def _added_up(cluster: Hashes, arm: Codes, sums: Array) -> tuple[Hashes, Codes, 
 class Clustered(NamedTuple):
     """Means with covariance and degrees of freedom as `zib.stats.comparison.ArmValues` has them.
 
-    `effect` is the design effect of each arm: its variance over that of independent rows.
+    `effect` is the design effect of each arm, its variance over that of independent rows, and
+    `skewness` that of each mean.
     """
 
     covariance: Array
     df: Array
     effect: Array
+    skewness: Array
 
 
 def clustered(
@@ -153,6 +155,8 @@ def clustered(
     unknown = (np.bincount(arm, alone & (base > 0.0), k) > 0) | (total <= 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         effect = np.where(row_variance > 0.0, variance / row_variance, np.nan)
+        skewness = np.bincount(arm, score**3, k) / variance**1.5
+        skewness = np.where(np.isfinite(skewness), skewness, 0.0)
     size = share * rows[arm]  # rows of the pair, at the average weight of its arm
     mass = np.bincount(arm, size * (size - 1.0), k)
     excess, spread = np.nansum((effect - 1.0) * rows), float(mass.sum())
@@ -162,7 +166,7 @@ def clustered(
     apart, alike_too = size / scale, size * (1.0 + alike * np.maximum(size - 1.0, 0.0)) / scale
     own = _freedom(arm, share, alike_too, left, k)
     if k > MOST_ARMS:
-        return Clustered(np.where(unknown, np.inf, variance), own, effect)
+        return Clustered(np.where(unknown, np.inf, variance), own, effect, skewness)
     from scipy.sparse import csr_array
 
     shape = (int(cluster.max()) + 1 if cluster.size else 1, k)
@@ -191,7 +195,7 @@ def clustered(
     df = np.maximum(np.where(np.isfinite(df), df, 1.0), 1.0)
     df[np.diag_indices(k)] = own
     covariance[np.diag_indices(k)] = np.where(unknown, np.inf, variance)
-    return Clustered(covariance, df, effect)
+    return Clustered(covariance, df, effect, skewness)
 
 
 def _freedom(arm: Codes, n: Array, w: Array, left: Array, k: int) -> Array:

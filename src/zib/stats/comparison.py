@@ -89,7 +89,7 @@ class ArmValues:
         )
 
 
-def _variance_of_differences(values: ArmValues, leader: int) -> tuple[Array, Array]:
+def variance_of_differences(values: ArmValues, leader: int) -> tuple[Array, Array]:
     """Return the variances of leader − each arm, and their degrees of freedom."""
     c = values.covariance
     if c.ndim == 1:
@@ -123,7 +123,7 @@ def difference(values: ArmValues, leader: int, *, level: float = LEVEL) -> Estim
     arm's own skewness would be mostly noise: with it, A/A logs of equal arms get a winner in up to
     8 instead of 5 per cent. The arm minus itself is 0 [0, 0].
     """
-    variance, df = _variance_of_differences(values, leader)
+    variance, df = variance_of_differences(values, leader)
     bent: Any = 0.0
     if values.size is not None:
         one = 1.0 / values.size
@@ -281,7 +281,7 @@ def _joint_level(values: ArmValues, errors: Array, firsts: list[int], level: flo
 
     largest = np.zeros(len(errors))
     for first in firsts:
-        error = np.sqrt(_variance_of_differences(values, first)[0])
+        error = np.sqrt(variance_of_differences(values, first)[0])
         used = (error > 0.0) & np.isfinite(error)
         used[first] = False
         if used.any():
@@ -340,7 +340,7 @@ def rows_to_settle(
         return np.inf if others.size else 0.0
     wanted = (apart / reach) ** 2
     # variances of the difference, split between both arms as their own
-    both, _ = _variance_of_differences(values, leader)
+    both, _ = variance_of_differences(values, leader)
     each = values.variance[leader] + values.variance[others]
     scale = both[others] / np.where(each > 0.0, each, 1.0)
     first = values.variance[leader] * rows[leader] * scale

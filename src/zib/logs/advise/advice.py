@@ -36,7 +36,7 @@ from zib.logs.advise.estimates import (
 from zib.logs.advise.law import LawReport, law_report
 from zib.logs.advise.simulation import Simulation, simulation
 from zib.logs.advise.snippet import contextual_program, plain_program
-from zib.logs.advise.verdict import WORTH, Verdict, verdict_on
+from zib.logs.advise.verdict import WORTH, Verdict, design_effect, verdict_on
 from zib.logs.advise.words import arm_rows, drawn_words, notes, plain_table, report
 from zib.logs.log import Log
 from zib.logs.passes import on_machines
@@ -283,7 +283,7 @@ def advise(
     choices = choose(found, arms, whole, law, sd)
     recommendation = _recommend(found, choices, about, rounds, random, source)
     ran = None
-    remarks += notes(found, arms, whole, law, random, balance)
+    remarks += notes(found, arms, whole, law, random, balance, design_effect(found))
     if simulate and balance is not None and balance.fails:
         remarks += ("Nothing was simulated: earnings would rest on raw means.",)
     elif simulate and (whole.nonzero == 0 or int((found.rows > 0).sum()) < 2):

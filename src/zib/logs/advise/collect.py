@@ -135,6 +135,16 @@ class Collected:
         return len(self.arms)
 
     @property
+    def has_clusters(self) -> bool:
+        """Whether the log names clusters; units that occur again are only suspected of it."""
+        return self.clusters is not None and self.repeated is None
+
+    def cluster_table(self) -> tuple[Codes, Codes, Array]:
+        """Return cluster, arm, and rows, non-zero rewards and rewards of each such pair."""
+        assert self.clusters is not None
+        return self.clusters.table()
+
+    @property
     def n_paid(self) -> int:
         """Number of non-zero rewards."""
         return int(self.paid.count.sum())

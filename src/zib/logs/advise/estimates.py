@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from zib import theory
 from zib.logs.advise.collect import FEW, Collected
-from zib.stats.intervals import Estimate, normal_quantile, one_sided, share, skewed
+from zib.stats.clusters import clustered
+from zib.stats.intervals import Estimate, normal_quantile, one_sided, share, skewed, t_quantile
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 UNKNOWN = (-math.inf, math.inf)
 
@@ -126,6 +128,9 @@ def summaries(found: Collected, level: float) -> tuple[ArmSummary, ...]:
     whole = overall(found, level)
     p, mu, r = _intervals(columns, level, pooled_sd, found.sign)
     weighted = _weighted(found, columns, level, pooled_sd)
+    if found.has_clusters and found.weighted is None:
+        table = found.cluster_table()
+        p, mu, r = _clustered(*table, (p, mu, r), columns, _variances(columns), level, found.sign)
     out = []
     for k, label in enumerate(found.arms):
         n_k, b_k = int(columns.n[k]), int(b[k])
@@ -175,6 +180,13 @@ def overall(found: Collected, level: float) -> ArmSummary:
         Estimate(*(float(x[0]) for x in part))
         for part in _intervals(columns, level, math.nan, found.sign)
     )
+    if found.has_clusters and found.weighted is None:
+        cluster, _, sums = found.cluster_table()
+        whole = np.column_stack([np.bincount(cluster, column) for column in sums.T]).astype(float)
+        every = np.arange(len(whole)), np.zeros(len(whole), np.int64), whole
+        row = tuple(Estimate(*(np.array([x]) for x in part)) for part in (p, mu, r))
+        found_ends = _clustered(*every, row, columns, _variances(columns), level, found.sign)
+        p, mu, r = (Estimate(*(float(x[0]) for x in part)) for part in found_ends)
     sd = math.sqrt(m2 / (b - 1)) if b > 1 else math.nan
     return ArmSummary("all", int(n), int(b), p, mu, r, sd, *_parts(int(n), int(b), mean, m2 / b))
 
@@ -186,9 +198,7 @@ def _parts(n: int, b: int, mean: float, variance: float) -> tuple[float, float]:
     return p * (1.0 - p) * mean * mean, p * variance
 
 
-def _intervals(
-    c: _Columns, level: float, pooled_sd: float, sign: int
-) -> tuple[tuple[Array, ...], ...]:
+def _intervals(c: _Columns, level: float, pooled_sd: float, sign: int) -> tuple[Estimate, ...]:
     n, b = np.maximum(c.n, 1.0), c.b
     p = b / n
     _, p_low, p_high = share(b, n, level=level)
@@ -221,7 +231,7 @@ def _intervals(
         array[lone] = end
     mu = Estimate(np.where(b > 0, c.mean, np.nan), low, high)
     means = (mu, Estimate(r, r_low, r_high))
-    return (p, p_low, p_high), *(one_sided(each, sign) if sign else each for each in means)
+    return Estimate(p, p_low, p_high), *(one_sided(each, sign) if sign else each for each in means)
 
 
 def _weighted(
@@ -254,18 +264,77 @@ def _weighted(
     unsure = payers < 2.0
     for array, end in ((mu_low, -np.inf), (mu_high, np.inf), (r_low, -np.inf), (r_high, np.inf)):
         array[unsure] = end
-    means = [Estimate(mu, mu_low, mu_high), Estimate(r, r_low, r_high)]
+    parts: tuple[Estimate, ...] = (
+        Estimate(p, p_low, p_high),
+        Estimate(mu, mu_low, mu_high),
+        Estimate(r, r_low, r_high),
+    )
+    if found.has_clusters:
+        table = found.cluster_table()
+        parts = _clustered(*table, parts, c, (var_p, var_mu, var_r), level, 0)
+    share_paid, *means = parts
     if found.sign:
         means = [one_sided(each, found.sign) for each in means]
 
     def of(part: Estimate, k: int) -> Estimate:
         return Estimate(*(float(x[k]) for x in part))
 
-    share_paid = Estimate(p, p_low, p_high)
     return [
         Weighted(of(share_paid, k), of(means[0], k), of(means[1], k), float(rows[k]))
         for k in range(p.size)
     ]
+
+
+def _variances(c: _Columns) -> tuple[Array, Array, Array]:
+    """Return the variances of p, mu and r over independent rows."""
+    n, b = np.maximum(c.n, 1.0), np.maximum(c.b, 1.0)
+    p = c.b / n
+    return p * (1.0 - p) / n, c.variance / b, (p * c.variance + p * (1.0 - p) * c.mean**2) / n
+
+
+def _clustered(
+    cluster: Codes,
+    arm: Codes,
+    sums: Array,
+    parts: tuple[Estimate, ...],
+    c: _Columns,
+    variances: tuple[Array, Array, Array],
+    level: float,
+    sign: int,
+) -> tuple[Estimate, ...]:
+    """Return p, mu and r with intervals that let rows of a cluster depend.
+
+    `parts` are those for independent rows, of which arms with few non-zero rewards keep what is
+    wider, and `variances` theirs.
+    """
+    rows, paid, reward = sums.T
+    p = parts[0]
+    spread = [
+        clustered(cluster, arm, top, base, variance, n)
+        for top, base, variance, n in zip(
+            (paid, reward, reward), (rows, paid, rows), variances, (c.n, c.b, c.n), strict=True
+        )
+    ]
+    found: list[Estimate] = []
+    for part, each in zip(parts, spread, strict=True):
+        variance, df = (x if x.ndim == 1 else np.diagonal(x) for x in (each.covariance, each.df))
+        if part is p:  # Korn and Graubard: exact limits at the sample size that has this variance
+            with np.errstate(all="ignore"):
+                like = p.value * (1.0 - p.value) / variance
+                like *= (normal_quantile(level) / t_quantile(df, level)) ** 2
+            like = np.where(np.isfinite(like) & (like > 0.0), like, 1.0)
+            _, low, high = share(p.value * like, like, level=level)
+        else:
+            value = np.where(np.isfinite(part.value), part.value, 0.0)
+            _, low, high = skewed(value, np.sqrt(variance), each.skewness, df=df, level=level)
+        known = np.isfinite(variance) & (variance > 0.0)
+        few = (c.b < FEW) | ~known
+        low = np.where(few, np.minimum(np.where(known, low, part.low), part.low), low)
+        high = np.where(few, np.maximum(np.where(known, high, part.high), part.high), high)
+        found.append(Estimate(part.value, low, high))
+    if sign:
+        found[1:] = [one_sided(each, sign) for each in found[1:]]
+    return tuple(found)
 
 
 def within_sd(found: Collected, level: float = 0.95) -> Estimate:

@@ -15,7 +15,14 @@ from zib.logs.advise.estimates import reward_skewness
 from zib.report import numbers
 from zib.report.numbers import percent, shortened
 from zib.stats.clusters import Clustered, clustered
-from zib.stats.comparison import ArmValues, Comparison, compare, pairwise, rows_to_settle
+from zib.stats.comparison import (
+    ArmValues,
+    Comparison,
+    compare,
+    pairwise,
+    rows_to_settle,
+    variance_of_differences,
+)
 from zib.stats.intervals import LEVEL, Estimate
 
 if TYPE_CHECKING:
@@ -301,7 +308,8 @@ def _words(verdict: Verdict, few: Sequence[Hashable]) -> str:
         else:
             race = [d.second for d in verdict.differences if d.single.low <= 0.0]
             among = f", spread evenly over {_named((verdict.arm, *race))}," if others > 1 else ""
-            words += f"; about {verdict.rows_needed:,} more rows{among} would settle it"
+            new = " of new clusters" if "cluster" in verdict.basis else ""
+            words += f"; about {verdict.rows_needed:,} more rows{new}{among} would settle it"
         words += f". Choosing {lead} now has an expected loss of {_number(loss)} per row"
         words += f" ({_number(100 * loss / abs(value), 2)} %)." if value else "."
     if verdict.behind and verdict.kind != "ship":
@@ -378,9 +386,28 @@ def arm_values(found: Collected) -> ArmValues:
     return ArmValues(value, sums.covariance, sums.df, floor * effect, skewness, size / effect)
 
 
+def design_effect(found: Collected) -> float:
+    """Return how many times the variance of independent rows the leader's differences have.
+
+    The median over the arms; 1 for a log without clusters.
+    """
+    if found.clusters is None or found.n_arms < 2:
+        return 1.0
+    values = arm_values(found)
+    if not np.isfinite(values.value).any():
+        return 1.0
+    lead = int(np.nanargmax(values.value))
+    plain = arm_values(replace(found, clusters=None))
+    with np.errstate(all="ignore"):
+        ratio = variance_of_differences(values, lead)[0] / variance_of_differences(plain, lead)[0]
+    ratio = np.delete(ratio, lead)
+    ratio = ratio[np.isfinite(ratio)]
+    return float(np.median(ratio)) if ratio.size else 1.0
+
+
 def reward_sums(found: Collected, variance: Array) -> Clustered | None:
     """Return the covariance of mean rewards over clusters, or None for a log without them."""
     if found.clusters is None:
         return None
-    cluster, arm, sums = found.clusters.table()
+    cluster, arm, sums = found.cluster_table()
     return clustered(cluster, arm, sums[:, 2], sums[:, 0], variance, found.rows)

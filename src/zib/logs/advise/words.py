@@ -463,9 +463,12 @@ def notes(
     law: LawReport,
     random: Randomised,
     balance: Balance | None = None,
+    effect: float = 1.0,
 ) -> tuple[str, ...]:
-    """Return one sentence for each peculiarity."""
+    """Return one sentence for each peculiarity; `effect` is the design effect of clusters."""
     out = []
+    if found.clusters is not None:
+        out.append(_cluster_words(found, effect))
     if whole.nonzero == 0:
         out.append("All rewards are zero.")
     elif whole.nonzero == whole.rows:
@@ -513,6 +516,22 @@ def notes(
                 f"better than the {law.best.name}."
             )
     return tuple(out)
+
+
+def _cluster_words(found: Collected, effect: float) -> str:
+    n = int(found.cluster_table()[0].max()) + 1
+    width = f"{number(math.sqrt(effect), 2)} times as wide as if rows were independent"
+    if found.repeated is None:
+        return (
+            f"Rows come in {n:,} clusters and may depend on each other within them. The design "
+            f"effect is {number(effect, 3)}: intervals of differences are {width}."
+        )
+    return (
+        f"Column `{found.repeated}` names {n:,} units in {found.n_rows:,} rows, so rows are not "
+        f"independent. The design effect is {number(effect, 3)}: with it intervals of differences "
+        f"are {width}. The verdict takes this into account, other intervals on this page do not; "
+        f"name it with --cluster {found.repeated} (cluster={found.repeated!r} in Python)."
+    )
 
 
 def _named(arms: list[ArmSummary]) -> str:
