@@ -61,6 +61,9 @@ def advise(
     worth: Annotated[
         float, typer.Option(help="Smallest gain worth having, as a share of the best arm's mean.")
     ] = 0.02,
+    timezone: Annotated[
+        str | None, typer.Option(help="Time zone of days and hours, e.g. Europe/Berlin. [UTC]")
+    ] = None,
     seed: Seed = 0,
     out: Annotated[str, typer.Option(help="Folder for page, figures, data, program.")] = "advice",
     sep: Sep = None,
@@ -91,6 +94,7 @@ def advise(
                     level=level,
                     worth=worth,
                     seed=seed,
+                    timezone=timezone,
                     source=source,
                     progress=tell,
                 )

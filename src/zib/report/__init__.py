@@ -3,6 +3,7 @@
 from zib.report.panels import (
     FigureFiles,
     Panel,
+    leave_small_print,
     legend_below,
     legend_height,
     regret_figure,
@@ -18,6 +19,7 @@ __all__ = [
     "Panel",
     "Style",
     "declared_styles",
+    "leave_small_print",
     "legend_below",
     "legend_height",
     "paper_style",

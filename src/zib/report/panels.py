@@ -338,6 +338,14 @@ def small_print(provenance: Mapping[str, Any]) -> str:
     return " · ".join(parts)
 
 
+def leave_small_print(fig: Figure) -> None:
+    """Keep the lower edge free for the line that `save_figure` writes."""
+    engine = fig.get_layout_engine()
+    assert engine is not None
+    low = 0.17 / fig.get_figheight()
+    engine.set(rect=(0.0, low, 1.0, 1.0 - low))  # type: ignore[call-arg]
+
+
 def save_figure(
     fig: Figure,
     folder: Path,

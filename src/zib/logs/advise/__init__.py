@@ -5,6 +5,7 @@ from zib.logs.advise.choose import Gain
 from zib.logs.advise.estimates import ArmSummary, Weighted
 from zib.logs.advise.law import Fit, LawReport, TailReport
 from zib.logs.advise.simulation import Earned, Simulation
+from zib.logs.advise.times import Course, TimeReport, TimeTest
 from zib.logs.advise.values import Atom, Dominant
 from zib.logs.advise.verdict import Chance, Difference, Verdict
 from zib.stats.intervals import Estimate
@@ -15,6 +16,7 @@ __all__ = [
     "ArmSummary",
     "Atom",
     "Chance",
+    "Course",
     "Difference",
     "Dominant",
     "Earned",
@@ -25,6 +27,8 @@ __all__ = [
     "Recommendation",
     "Simulation",
     "TailReport",
+    "TimeReport",
+    "TimeTest",
     "Verdict",
     "Weighted",
     "advise",

@@ -36,6 +36,7 @@ from zib.logs.advise.estimates import (
 from zib.logs.advise.law import LawReport, law_report
 from zib.logs.advise.simulation import Simulation, simulation
 from zib.logs.advise.snippet import contextual_program, plain_program
+from zib.logs.advise.times import TimeReport, time_report
 from zib.logs.advise.verdict import WORTH, Verdict, design_effect, verdict_on
 from zib.logs.advise.words import arm_rows, drawn_words, notes, plain_table, report
 from zib.logs.log import Log
@@ -113,6 +114,8 @@ class Advice:
         What it would have earned, or None.
     notes
         Sentences about peculiarities of the log.
+    times
+        What changes over time, or None for a log without times.
     """
 
     verdict: Verdict
@@ -130,6 +133,7 @@ class Advice:
     seed: int
     provenance: Mapping[str, Any]
     balance: Balance | None = None
+    times: TimeReport | None = None
 
     @property
     def ranking(self) -> tuple[ArmSummary, ...]:
@@ -176,6 +180,7 @@ def advise(
     worth: float = WORTH,
     randomised: bool | Mapping[Hashable, float] = False,
     seed: int = 0,
+    timezone: str | None = None,
     source: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     backend: str = "serial",
@@ -207,6 +212,9 @@ def advise(
     seed
         Of the samples taken from a long log and of the simulation. The answer does not depend on
         how the log is cut into batches.
+    timezone
+        Time zone of days, hours and weekdays, such as ``"Europe/Berlin"``, where the log has dates;
+        UTC by default.
     source
         What the program reads: ``path`` and the columns ``arm``, ``reward``, ``propensity``,
         ``context``, …, as for `LoggedData.read`. Without it the program has names to be replaced.
@@ -255,7 +263,10 @@ def advise(
     )
     reading = 0.6 if simulate else 0.9
     reader = BalanceReader(log, seed)
-    found = collect(log, seed, lambda share: tell("reading the log", reading * share), reader)
+    found = collect(
+        log, seed, lambda share: tell("reading the log", reading * share), reader,
+        timezone=timezone,
+    )  # fmt: skip
     random = randomised_by_log(found)
     if said.randomised and random == "no":
         raise check.InvalidParameterError(
@@ -300,6 +311,7 @@ def advise(
     return Advice(
         verdict, arms, whole, law, about, gain(found, whole, sd.value, rounds), recommendation, ran,
         remarks, random, rounds, level, seed, origin, balance,
+        time_report(found, level),
     )  # fmt: skip
 
 

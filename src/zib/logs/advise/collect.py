@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.logs.advise.time_bins import TimeBins
 from zib.logs.advise.values import LargestRewards, ValueCounts
 from zib.logs.log import Log
 from zib.logs.passes import Block, Reader, Totals, merge_parts, read
@@ -102,6 +103,8 @@ class Collected:
         The different non-zero rewards and how often each occurs, or None if they are too many.
     largest
         The reward of the largest magnitude of each arm.
+    times
+        Counts and sums over time; nothing has been seen in a log without times.
     context_arm, context_reward, context
         Two uniform samples joined: rows that paid and rows that did not, with their contexts.
     """
@@ -123,6 +126,7 @@ class Collected:
     top: Array
     counted: tuple[Array, Codes] | None
     largest: Array
+    times: TimeBins
     context_arm: Codes
     context_reward: Array
     context: Array
@@ -160,7 +164,7 @@ class Collected:
 class _Collector:
     """Reads blocks and keeps what `Collected` holds."""
 
-    def __init__(self, log: Log, seed: int) -> None:
+    def __init__(self, log: Log, seed: int, timezone: str | None = None) -> None:
         n_arms, width = len(log.arms), len(log.context_names)
         self._seed, self._width, self._n_arms = seed, width, n_arms
         self._totals = Totals(log)
@@ -173,12 +177,14 @@ class _Collector:
         self._contexts = SmallestHashes(most, 2)  # without and with a reward
         self._top: Array = np.empty(0)
         self._counts, self._largest = ValueCounts(), LargestRewards(n_arms)
+        self._times = TimeBins(n_arms, timezone)
 
     def look(self, block: Block) -> None:
         """Take in the rows of a block."""
         self._totals.look(block)
         self._counts.look(block)
         self._largest.look(block)
+        self._times.look(block)
         key = row_hashes(self._seed, SALT, block.start, block.size)
         if self._weighted is not None and block.propensity is not None:
             self._weighted.add(block.arm, block.reward, block.propensity)
@@ -220,14 +226,20 @@ class _Collector:
             tuple(log.arms), tuple(log.context_names), int(log.n_rows),
             totals.rows.astype(np.float64), self._paid, self._weighted, totals.lowest,
             totals.highest, totals.negative, values, value_arm, own_values, own_arm, own_weights,
-            self._top, self._counts.found(), self._largest.found(), who, paid, context,
-            self._clusters, getattr(log, "repeated", None),
+            self._top, self._counts.found(), self._largest.found(), self._times, who, paid,
+            context, self._clusters, getattr(log, "repeated", None),
         )  # fmt: skip
 
 
-def collect(log: Log, seed: int, tell: Callable[[float], None], *more: Reader) -> Collected:
+def collect(
+    log: Log,
+    seed: int,
+    tell: Callable[[float], None],
+    *more: Reader,
+    timezone: str | None = None,
+) -> Collected:
     """Read the log once, for `more` readers, too; `tell` hears the share of rows read."""
-    collector = _Collector(log, seed)
+    collector = _Collector(log, seed, timezone)
     read(log, collector, *more, tell=tell)
     return collector.collected(log)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zib.report import leave_small_print
 from zib.report.numbers import number, percent, shortened
 from zib.report.page import Picture
 
@@ -28,9 +29,7 @@ def differences_picture(verdict: Verdict) -> tuple[Figure, Any, Picture]:
     together = np.array([d.together for d in shown])
     height = 1.25 + 0.36 * len(shown)
     fig, ax = plt.subplots(figsize=(9.0, height), layout="constrained")
-    engine = fig.get_layout_engine()
-    assert engine is not None
-    engine.set(rect=(0.0, 0.17 / height, 1.0, 1.0 - 0.17 / height))  # type: ignore[call-arg]
+    leave_small_print(fig)
     ends = np.concatenate([together[:, 1:], single[:, 1:]])
     finite = ends[np.isfinite(ends)]
     low, high = (min(finite.min(), 0.0), max(finite.max(), 0.0)) if finite.size else (-1.0, 1.0)

@@ -100,6 +100,7 @@ def render(advice: Advice, folder: Path, pictures: list[Picture]) -> str:
         special=[arm for arm in advice.ranking if arm.note][:10],
         gain=words.gain_words(advice),
         laws=words.law_rows(advice),
+        over_time=words.time_rows(advice),
         parameters=words.parameter_rows(advice),
         earned=words.simulation_words(advice),
         earnings=words.simulation_rows(advice),
@@ -114,5 +115,11 @@ def _findings(advice: Advice) -> list[str]:
     """
     gain = words.gain_words(advice)
     earned = words.simulation_words(advice)
-    said = (gain[0], *gain[1:][-1:], advice.law.words, *earned[:1])
+    times = advice.times
+    changing = (
+        times.words[:3] if times is not None and (times.changes or times.differences_change) else ()
+    )
+    said = (
+        *changing, gain[0], *gain[1:][-1:], advice.law.words, *earned[:1],
+    )  # fmt: skip
     return [sentence for sentence in said if sentence]

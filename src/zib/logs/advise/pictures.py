@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.logs.advise.forest import differences_picture
-from zib.report import paper_style, save_figure, style_of
+from zib.logs.advise.time_pictures import cycles_picture, times_picture
+from zib.report import leave_small_print, paper_style, save_figure, style_of
 from zib.report.numbers import percent, shortened
 from zib.report.page import Picture
 
@@ -49,6 +50,11 @@ def draw_all(advice: Advice, folder: Path) -> list[Picture]:
         if advice.verdict.differences:
             save(*differences_picture(advice.verdict))
         save(*_arms_picture(advice))
+        times = advice.times
+        if times is not None and times.courses:
+            save(*times_picture(times, advice.level))
+            if times.hours is not None:
+                save(*cycles_picture(times, advice.level))
         if law.sample.size:
             fitted = {
                 fit.name: fit.distribution()
@@ -156,14 +162,6 @@ def _earnings_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
 # ----------------------------------------------------------------------------------------- drawing
 
 
-def _leave_small_print(fig: Figure) -> None:
-    """Keep the lower edge free for the line that `save_figure` writes."""
-    engine = fig.get_layout_engine()
-    assert engine is not None
-    low = 0.17 / fig.get_figheight()
-    engine.set(rect=(0.0, low, 1.0, 1.0 - low))  # type: ignore[call-arg]
-
-
 def wants_log(values: Array) -> bool:
     """Return whether positive values spread so far that a logarithmic axis shows them better."""
     if values.size == 0 or values.min() <= 0.0:
@@ -198,7 +196,7 @@ def magnitudes_figure(
     fig, (left, right) = plt.subplots(
         1, 2, figsize=(9.0, 3.9), width_ratios=(1, 5.2), layout="constrained"
     )
-    _leave_small_print(fig)
+    leave_small_print(fig)
     left.bar([0, 1], [100 * zero_share, 100 * (1 - zero_share)], 0.62, color=["#C9CED3", BAR])
     for at, share in ((0, zero_share), (1, 1 - zero_share)):
         left.annotate(
@@ -296,7 +294,7 @@ def quantile_figure(sample: Array, *, law: Any, name: str, level: float = 0.95) 
         high = np.asarray(law.ppf(betaincinv(ranks, n + 1.0 - ranks, 1.0 - tail)))
     observed = sample[ranks - 1]
     fig, ax = plt.subplots(figsize=(5.4, 4.6), layout="constrained")
-    _leave_small_print(fig)
+    leave_small_print(fig)
     log = wants_log(sample) and bool((expected > 0).all() and (low > 0).all())
     ax.fill_between(
         expected, low, high, color="#D55E00", alpha=0.15, linewidth=0,
@@ -342,7 +340,7 @@ def arms_figure(
     fig, axes = plt.subplots(
         1, 3, figsize=(10.0, max(0.36 * n, 1.0) + 1.25), sharey=True, layout="constrained"
     )
-    _leave_small_print(fig)
+    leave_small_print(fig)
     titles = ("how often: p", "how much: mu", "on average: r = p·mu")
     for ax, rows, title in zip(axes, (p, mu, r), titles, strict=True):
         _forest(ax, rows)
@@ -404,7 +402,7 @@ def earnings_figure(
     n = len(labels)
     order = np.argsort(-totals[:, 0], kind="stable")
     fig, ax = plt.subplots(figsize=(8.4, 0.42 * n + 1.45), layout="constrained")
-    _leave_small_print(fig)
+    leave_small_print(fig)
     for y, i in enumerate(order):
         style = style_of(labels[i])
         ax.plot(totals[i, 1:], [y, y], color=style.color, linewidth=3.0, solid_capstyle="round")

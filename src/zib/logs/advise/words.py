@@ -107,6 +107,17 @@ def law_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
     return head, rows
 
 
+def time_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
+    """Return the table of tests over time."""
+    head = ("what may change", "arm", "F", "degrees of freedom", "p value", "adjusted")
+    tests = advice.times.tests if advice.times is not None else ()
+    return head, [
+        (t.about, "all" if t.arm is None else shortened(str(t.arm)), f"{t.statistic:.2f}",
+         f"{t.freedom:.0f}", f"{t.p_value:.2g}", f"{t.adjusted:.2g}")
+        for t in tests
+    ]  # fmt: skip
+
+
 def parameter_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
     """Return the table of estimated parameters."""
     rows: Rows = [(p.name, interval(p.estimate), p.how) for p in advice.recommendation.parameters]
@@ -264,6 +275,8 @@ def report(advice: Advice) -> str:
     parts += ["Law of the non-zero rewards", f"  {advice.law.words}", f"  {advice.law.tail.words}"]
     if advice.law.fits:
         parts += ["", _indented(plain_table(*law_rows(advice)))]
+    if advice.times is not None:
+        parts += ["", "Over time", *(f"  {line}" for line in advice.times.words)]
     parts += ["", f"Recommended: {rec.code}"]
     if rec.unit != 1.0:
         parts.append(f"  for rewards divided by {rec.unit:g}")
