@@ -149,3 +149,15 @@ def test_all_zeros(log: Path) -> None:
     result = run("advise", "zeros.csv", "--no-simulate")
     assert result.exit_code == 0
     assert "zero" in result.output
+
+
+@pytest.mark.slow
+def test_a_cluster_evaluates_the_same(log: Path) -> None:
+    pytest.importorskip("distributed")
+    pd.read_csv(log).to_parquet("log.parquet")
+    wanted = ("evaluate", "log.parquet", "--policy", "b", "--estimator", "ips")
+    here, there = run(*wanted), run(*wanted, "--backend", "dask", "--workers", 1)
+    assert there.exit_code == 0, there.stderr
+    assert there.stdout == here.stdout
+    refused = run(*wanted, "--workers", 1)
+    assert "`workers` must be None unless `backend` is 'dask'" in refused.stderr

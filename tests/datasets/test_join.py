@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from pathlib import Path
 
@@ -12,11 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from zib.cli import app
+from zib.core.cluster import Machines
 from zib.core.validate import InvalidParameterError
 from zib.logs import join
 from zib.logs.joining.attribute import Events, settle
 
 DAY = 86_400.0
+module = importlib.import_module("zib.logs.joining.join")
 
 
 def naive(shown, bought, window, attribute, combine):
@@ -269,3 +272,83 @@ def test_milliseconds_since_1970():
     joined = join(shown, bought, window="7d")
     assert joined.frame().reward.tolist() == [1.0, 0.0]
     assert "taken for milliseconds since 1970" in str(joined)
+
+
+@pytest.fixture
+def parts(monkeypatch, tmp_path, seed):
+    """Two Parquet files, and workers in this process that get a thousand exposures at a time."""
+    from contextlib import contextmanager
+
+    from tests.datasets.test_pieces import Posted
+
+    made = Posted()
+
+    @contextmanager
+    def machines(backend, *rest):
+        yield made if backend == "dask" else Machines()
+
+    monkeypatch.setattr(module, "machines", machines)
+    monkeypatch.setattr(module, "PART", 1_000)
+    shown, bought = simulated(np.random.default_rng(seed), 4_500, [0.05, 0.2])
+    shown.to_parquet(tmp_path / "shown.parquet", row_group_size=700)
+    bought.to_parquet(tmp_path / "bought.parquet")
+    return tmp_path / "shown.parquet", tmp_path / "bought.parquet", made
+
+
+@pytest.mark.parametrize(
+    "pending",
+    [
+        "thin",
+        pytest.param("leave-out", marks=pytest.mark.slow),
+        pytest.param("weight", marks=pytest.mark.slow),
+    ],
+)
+def test_workers_join_the_same_rows(parts, pending, tmp_path):
+    pytest.importorskip("distributed")
+    *files, made = parts
+    options = {"window": "7d", "as_of": 12 * DAY, "pending": pending, "seed": 3}
+    here = join(*files, **options)
+    there = join(*files, **options, backend="dask")
+    assert made.parts >= 10
+    assert there.frame().equals(here.frame())
+    folder = join(*files, **options, out=tmp_path / "joined", backend="dask")
+    assert len(list((tmp_path / "joined").iterdir())) == 5
+    assert folder.frame().equals(here.frame())
+    for found in (there, folder):
+        assert str(found).rpartition("rows")[0] == str(here).rpartition("rows")[0]
+        np.testing.assert_array_equal(found.delays.values, here.delays.values)
+    assert not list(tmp_path.glob(".joined*"))
+    with pytest.raises(InvalidParameterError, match="`out` must be a new or empty folder"):
+        join(*files, **options, out=tmp_path / "joined")
+
+
+@pytest.mark.slow
+def test_a_cluster_joins_the_same_rows(tmp_path, seed):
+    pytest.importorskip("distributed")
+    shown, bought = simulated(np.random.default_rng(seed), 5_000, [0.05, 0.2])
+    shown.to_parquet(tmp_path / "shown.parquet")
+    bought.to_parquet(tmp_path / "bought.parquet")
+    files = (tmp_path / "shown.parquet", tmp_path / "bought.parquet")
+    options = {"window": "7d", "as_of": 12 * DAY, "pending": "thin"}
+    there = join(*files, **options, backend="dask", workers=2)
+    assert there.frame().equals(join(*files, **options).frame())
+    by_url = join(*(file.as_uri() for file in files), **options, out=(tmp_path / "j").as_uri())
+    assert by_url.frame().equals(there.frame())
+
+
+def test_exports_as_people_have_them(tmp_path):
+    (tmp_path / "sent.csv").write_text(
+        "Kunde;Gruppe;Zeit\nk1;A;01.05.2024 12:30\nk2;B;13.05.2024 09:00\n", encoding="cp1252"
+    )
+    (tmp_path / "orders.csv").write_text(
+        "Kunde;Zeit;Umsatz\nk1;02.05.2024 12:30;1.234,50 €\nk2;13.05.2024 09:30;9,99 €\n",
+        encoding="cp1252",
+    )
+    joined = join(
+        tmp_path / "sent.csv", tmp_path / "orders.csv", window="1d", on="Kunde", arm="Gruppe",
+        time="Zeit", conversion_time="Zeit", amount="Umsatz", timezone="Europe/Berlin",
+        as_of="2024-06-01",
+    )  # fmt: skip
+    frame = joined.frame()
+    assert frame.reward.tolist() == [1234.5, 9.99]
+    assert str(frame.Zeit[0]) == "2024-05-01 10:30:00+00:00"

@@ -480,7 +480,7 @@ def runs() -> Iterator[Call]:
         "time": "time", "conversion_time": "at", "amount": "paid", "conversion_id": "number",
         "attribute": "last", "combine": "sum", "pending": "leave-out", "as_of": 20.0,
         "timezone": "UTC", "conversion_timezone": "UTC", "reward": "reward", "prior": None,
-        "seed": 1, "out": None,
+        "seed": 1, "out": None, "backend": "serial", "workers": None, "scheduler": None,
     }  # fmt: skip
     yield Call("logs.join", zib.datasets.join, joined)
     edges = delay.delay_bins(8.0, n_bins=2)

@@ -6,16 +6,21 @@ from typing import Annotated
 
 import typer
 
+from zib.cli.machines import Backend, Scheduler, Workers, machines
 from zib.cli.program import app, refusing
 
 
 @app.command()
 def join(
     exposures: Annotated[
-        str, typer.Argument(help="Who was shown what and when: a CSV or Parquet file.")
+        str,
+        typer.Argument(help="Who was shown what and when: a file, or a folder of Parquet files."),
     ],
     conversions: Annotated[
-        str, typer.Argument(help="Who bought when, and for how much: a CSV or Parquet file.")
+        str,
+        typer.Argument(
+            help="Who bought when, and for how much: a file, or a folder of Parquet files."
+        ),
     ],
     window: Annotated[
         str,
@@ -66,7 +71,13 @@ def join(
     ] = None,
     reward: Annotated[str, typer.Option(help="Name of the new column.")] = "reward",
     seed: Annotated[int, typer.Option(help="Seed of what `thin` draws.", min=0)] = 0,
-    out: Annotated[str, typer.Option(help="File to write, .parquet or .csv.")] = "joined.parquet",
+    out: Annotated[
+        str,
+        typer.Option(help="File to write, .parquet or .csv; or a new folder of Parquet files."),
+    ] = "joined.parquet",
+    backend: Backend = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Join exposures with the conversions that came later: one row per exposure, with its reward.
 
@@ -96,6 +107,7 @@ def join(
             reward=reward,
             seed=seed,
             out=out,
+            **machines(backend, workers, scheduler),
         )
     typer.echo(str(joined))
     if pending != "weight":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zib.cli.machines import Backend, Scheduler, Workers, machines
 from zib.cli.program import app, refuse, refusing, warnings_in_words
 from zib.cli.reading import Decimal, Encoding, MissingReward, Sep, Sheet, StripLabels, options
 
@@ -20,7 +21,7 @@ Log = Annotated[
     str,
     typer.Argument(
         help="CSV, JSON lines (both also packed), Parquet, Feather or Excel file, or a folder of "
-        "Parquet files."
+        "Parquet files; also the URL of Parquet files."
     ),
 ]
 Arm = Annotated[str | None, typer.Option(help="Column with the arm that was played.")]
@@ -72,6 +73,9 @@ def advise(
     sheet: Sheet = None,
     missing_reward: MissingReward = "error",
     strip_labels: StripLabels = False,
+    backend: Backend = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Look at a log: is the reward zero-inflated, what does that buy, which policy suits it?
 
@@ -82,7 +86,8 @@ def advise(
 
     with refusing():
         how = options(sep, decimal, encoding, sheet, missing_reward, strip_labels)
-        data, source = _open(log, arm, reward, propensity, context, time, unit, cluster, how)
+        who = machines(backend, workers, scheduler)
+        data, source = _open(log, arm, reward, propensity, context, time, unit, cluster, how, who)
         folder = _folder(out)
         with _bar() as tell:
             try:
@@ -97,6 +102,7 @@ def advise(
                     timezone=timezone,
                     source=source,
                     progress=tell,
+                    **who,
                 )
             except InvalidParameterError as error:
                 refuse(str(error))
@@ -150,6 +156,9 @@ def evaluate(
     sheet: Sheet = None,
     missing_reward: MissingReward = "error",
     strip_labels: StripLabels = False,
+    backend: Backend = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Estimate what other policies would have earned, from a log, with intervals and grades.
 
@@ -163,7 +172,8 @@ def evaluate(
             *(name for name in strata or [] if name not in (context or [])),
         ]
         how = options(sep, decimal, encoding, sheet, missing_reward, strip_labels)
-        data, _ = _open(log, arm, reward, propensity, columns, time, unit, cluster, how)
+        who = machines(backend, workers, scheduler)
+        data, _ = _open(log, arm, reward, propensity, columns, time, unit, cluster, how, who)
         folder = _folder(out)
         source: Any = "logged" if data.has_propensity else "estimated"
         with warnings_in_words():
@@ -179,6 +189,7 @@ def evaluate(
                 on_missing_support="warn" if allow_missing else "raise",
                 seed=seed,
                 progress=_terminal(),
+                **who,
             )
         typer.echo(found.summary())
         page = _write(found, folder, Path(log).name)
@@ -195,10 +206,11 @@ def _open(
     unit: str | None,
     cluster: str | None,
     how: dict[str, Any],
+    who: dict[str, Any],
 ) -> tuple[LoggedData | LogScan, dict[str, Any]]:
     """Return the log with named or guessed columns, and what to read it with.
 
-    `how` are the options of `zib.cli.reading`.
+    `how` are the options of `zib.cli.reading`, `who` those of `zib.cli.machines`.
     """
     from zib.logs import guess_columns, open_log
 
@@ -214,7 +226,10 @@ def _open(
     for doubt in guess.doubts:
         typer.secho(f"warning: {doubt}", fg="yellow", err=True)
     with warnings_in_words():
-        data = open_log(log, **guess.roles, **how)
+        most: dict[str, Any] = (
+            {} if who["backend"] == "serial" else {"in_memory": 0}
+        )  # workers read files
+        data = open_log(log, **guess.roles, **how, **most)
     for note in data.notes:
         typer.echo(note, err=True)
     return data, {"path": log, **guess.roles, **how}

@@ -99,28 +99,11 @@ class ParquetTable(Table):
 
     def _system(self, source: str | Path | None = None) -> tuple[Any, str]:
         """Return the file system and the path in it; connections are not kept, so tables travel."""
-        import pyarrow as pa
         from pyarrow import fs
 
         if self._url is None:
             return fs.LocalFileSystem(), str(source)
-        try:
-            system, path = fs.FileSystem.from_uri(self._url)
-            return system, path
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-            pass
-        except OSError as error:
-            raise LogError(f"{self._url} cannot be reached: {first_line(error)}") from None
-        try:
-            import fsspec  # type: ignore[import-untyped]
-
-            system, path = fsspec.core.url_to_fs(self._url)
-        except (ImportError, ValueError) as error:
-            raise LogError(
-                f"{self._url} cannot be reached: {first_line(error)} (other file systems than "
-                "Arrow's need the package fsspec and one for the kind of URL)"
-            ) from None
-        return fs.PyFileSystem(fs.FSSpecHandler(system)), path
+        return file_system(self._url)
 
     def stamp(self) -> tuple[tuple[int, int], ...]:
         """Return times and sizes of the files, by which a change is noticed."""
@@ -211,3 +194,28 @@ def _partition(path: str) -> dict[str, str]:
         if equals and name:
             found[unquote(name)] = unquote(value)
     return found
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """Return Arrow's file system for a URL, or fsspec's, and the path in it."""
+    import pyarrow as pa
+    from pyarrow import fs
+
+    try:
+        system, path = fs.FileSystem.from_uri(url)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        pass
+    except OSError as error:
+        raise LogError(f"{url} cannot be reached: {first_line(error)}") from None
+    else:
+        return system, path
+    try:
+        import fsspec  # type: ignore[import-untyped]
+
+        found, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise LogError(
+            f"{url} cannot be reached: {first_line(error)} (other file systems than Arrow's need "
+            "the package fsspec and one for the kind of URL)"
+        ) from None
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), path

@@ -23,7 +23,7 @@ from zib.logs.log import Log
 from zib.logs.ope.models import Hurdle
 from zib.logs.ope.propensities import LogisticSource, shares_of
 from zib.logs.ope.readers import Survey
-from zib.logs.passes import Block, read
+from zib.logs.passes import Block, merge_parts, read
 from zib.stats.balance import (
     Terms,
     permutation_test,
@@ -192,6 +192,11 @@ class BalanceReader:
         part = Moments((n_arms, width))
         part.count, part.mean, part.m2 = np.broadcast_to(count, mean.shape), mean, squares
         self.moments.merge(part)
+
+    def merge(self, other: BalanceReader) -> None:
+        """Take what was read of the rows that follow."""
+        merge_parts(self, other, "_clustered")
+        self._clustered |= other._clustered
 
     def rows(self) -> tuple[Codes, Array]:
         """Return arm and context of the sample; of each cluster one row, drawn at random."""

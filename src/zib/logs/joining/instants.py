@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from zib.core.validate import InvalidParameterError, real, shown
 from zib.logs.columns import looks_numeric, numbers
+from zib.logs.dates import Times
 from zib.logs.tables import LogError
 
 Array = NDArray[np.float64]
@@ -78,6 +79,7 @@ class Clock:
     column: str
     timezone: str = "UTC"
     plain: bool = False  # numbers are times in a unit of their own
+    day_first: bool = False  # 03/04/2024 rather is in April
     dates: bool | None = None
     scale: float = 1.0
     unit: str = "seconds"
@@ -85,6 +87,12 @@ class Clock:
     ambiguous: int = 0
     skipped: int = 0
     _seen: bool = field(default=False, repr=False)
+    _forms: Times | None = field(default=None, repr=False)
+
+    @property
+    def notes(self) -> list[str]:
+        """How dates in unusual forms were read."""
+        return [] if self._forms is None else self._forms.notes
 
     def read(self, values: Any, start: int) -> Array:
         """Return the times of consecutive rows; `start` is the number of the first one."""
@@ -151,8 +159,19 @@ class Clock:
             out[mask] = _seconds(pc.cast(text.filter(zoned), pa.timestamp("us", "UTC")))
             out[~mask] = self._local(pc.cast(text.filter(pc.invert(zoned)), pa.timestamp("us")))
         except pa.ArrowInvalid:
-            raise self._not_times(start) from None
+            return self._other(values, start)
         return out
+
+    def _other(self, values: Any, start: int) -> Array:
+        """Read dates in other forms, such as 01.05.2024 12:30."""
+        import pyarrow as pa
+
+        if looks_numeric(values):
+            raise self._not_times(start)
+        if self._forms is None:
+            self._forms = Times(self.column, self.day_first)
+        found = self._forms.read(values, start)
+        return self._local(pa.array(np.round(found * 1e6).astype(np.int64), pa.timestamp("us")))
 
     def _local(self, stamps: Any) -> Array:
         """Return times without offset as those of the time zone."""
@@ -185,6 +204,7 @@ class Clock:
         """Take the counts of another piece of the file."""
         if other.dates is not None:
             self.dates, self.scale, self.unit = other.dates, other.scale, other.unit
+            self._seen, self._forms = other._seen, other._forms
         self.naive += other.naive
         self.ambiguous += other.ambiguous
         self.skipped += other.skipped

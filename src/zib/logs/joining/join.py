@@ -9,26 +9,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zib.core import validate
+from zib.core.cluster import Machines, check_backend, machines
 from zib.core.validate import InvalidParameterError
 from zib.logs.joining import attribute as rules
 from zib.logs.joining import roles
 from zib.logs.joining.attribute import Events, Exposures, Outcomes, Pairs
 from zib.logs.joining.instants import Clock, check_zone, moment, span
 from zib.logs.joining.joined import ENOUGH, ArmRates, Joined, Part
-from zib.logs.joining.passes import Finish, Made, Seen, Shown, Sold, Tally, read_conversions
-from zib.logs.joining.write import check_target, rows_for
+from zib.logs.joining.passes import (
+    Finish,
+    Keys,
+    Made,
+    Rows,
+    Seen,
+    Shown,
+    Sold,
+    Tally,
+    read_conversions,
+)
+from zib.logs.joining.write import FolderRows, check_target, is_folder, rows_for, write_part
 from zib.logs.tables import LogError, Table, open_table
 from zib.stats.delay import DelayCounts, DelayDistribution, delay_bins, pending_posterior
 
 Array = NDArray[np.float64]
 
 PENDING = ("leave-out", "thin", "weight")
+PART = 1 << 20  # exposures that a worker reads at a time
 FLAT = 1e-6  # both parameters of the Beta prior: the estimate is that of the likelihood
 
 
@@ -53,6 +66,9 @@ def join(
     prior: DelayDistribution | None = None,
     seed: int = 0,
     out: Any = None,
+    backend: str = "serial",
+    workers: int | None = None,
+    scheduler: str | None = None,
 ) -> Joined:
     """Join exposures with the conversions that came of them: one row per exposure, with its reward.
 
@@ -98,7 +114,12 @@ def join(
     seed
         Of what "thin" draws.
     out
-        File to write, ending with .parquet or .csv; without it the rows stay in memory.
+        File to write, ending with .parquet or .csv; or a new folder of Parquet files, also by URL.
+        Without it the rows stay in memory.
+    backend, workers, scheduler
+        "serial", or "dask": exposures in Parquet files are read, joined and, into a folder, written
+        by the workers of a cluster, that of the scheduler with this address or one of `workers`
+        processes made for it. The rows are the same.
 
     Notes
     -----
@@ -142,9 +163,8 @@ def join(
         raise InvalidParameterError(
             f"`prior` must be a zib.stats.delay.DelayDistribution; got {validate.shown(prior)}"
         )
-    target = None if out is None else validate.path("out", out)
-    if target is not None:
-        check_target(target)
+    target = None if out is None else check_target(out)
+    check_backend(backend, workers, scheduler)
     end = None if as_of is None else moment("as_of", as_of, zone)
     if not isinstance(reward, str) or not reward:
         raise InvalidParameterError(
@@ -160,49 +180,44 @@ def join(
         zone, plain=not isinstance(window, str),
     )  # fmt: skip
     _check_columns(shown, columns["conversion_time"], length, pending, reward)
-    clock = Clock(str(columns["conversion_time"]), other_zone, shown.clock.plain)
+    clock = Clock(
+        str(columns["conversion_time"]), other_zone, shown.clock.plain, right.comma_likely
+    )
     sold = read_conversions(
         right, other_key, columns["conversion_time"], columns["amount"], columns["conversion_id"],
         clock,
     )  # fmt: skip
-    seen = shown.survey(sold.keys)
-    if not seen.rows:
-        raise LogError(f"{left.name} has no rows")
-    assert seen.clock is not None
-    shown.clock = seen.clock
-    _check_clocks(shown, clock, sold)
-    latest = max(seen.latest, float(sold.rows.time.max(initial=-np.inf)))
-    until = math.inf if shown.time is None else latest if end is None else end
-    story = _attributed(sold, seen, until, length, attribute, combine)
-    edges = None if math.isinf(length) or shown.time is None else delay_bins(length)
-    work = Finish(story.outcomes, length, until, pending, reward, seed, edges)
-    if edges is not None:
-        counts = DelayCounts(edges)
-        counts.add(story.outcomes.delay, until - story.outcomes.time)
-        if counts.events >= ENOUGH or prior is not None:
-            work.delays = counts.distribution(prior=prior)
-    tally = None
-    if pending != "leave-out" and work.delays is not None:
-        tally = shown.tally(work)
-        work.chances = _chances(tally, work.delays)
-    elif pending != "leave-out":
-        raise LogError(
-            f"`pending` must be 'leave-out': there are fewer than {ENOUGH} conversions to "
-            "estimate the distribution of the delay from"
-        )
-    made = Made(tally=Tally(edges) if tally is None and edges is not None else None)
-    rows = rows_for(target)
-    try:
-        for batch in shown.finish(work, made):
-            rows.add(batch)
-        rows.close()
-    except BaseException:
-        rows.give_up()
-        raise
+    shown.peek()
+    with machines(backend, workers, scheduler) as there:
+        split = there.many or (target is not None and is_folder(target))
+        parts: list[Rows] = shown.parts(PART) if split else [None]
+        seen = Seen(clock=shown.clock)
+        for found in there.each(_survey, (shown, sold.keys), parts):
+            seen.merge(found)
+        if not seen.rows:
+            raise LogError(f"{left.name} has no rows")
+        _check_clocks(shown, clock, sold)
+        latest = max(seen.latest, float(sold.rows.time.max(initial=-np.inf)))
+        until = math.inf if shown.time is None else latest if end is None else end
+        story = _attributed(sold, seen, until, length, attribute, combine)
+        edges = None if math.isinf(length) or shown.time is None else delay_bins(length)
+        work = Finish(story.outcomes, length, until, pending, reward, seed, edges)
+        work.delays = _delays(work, prior)
+        tally = None
+        if pending != "leave-out":
+            assert edges is not None
+            assert work.delays is not None
+            tally = Tally(edges)
+            for counted in there.each(_tally, (shown, work), parts):
+                tally.merge(counted)
+            work.chances = _chances(tally, work.delays)
+        made = Made(tally=Tally(edges) if tally is None and edges is not None else None)
+        table = _written(there, shown, work, parts, made, target)
+    notes += [*left.notes, *right.notes, *sold.notes]
     notes += _notes(shown, clock, sold, seen, story, attribute)
     return Joined(
         path=target,
-        table=rows.table(),
+        table=table,
         rows=made.rows,
         exposures=seen.rows - made.future,
         converted=int(story.outcomes.row.size),
@@ -237,6 +252,77 @@ def join(
     )
 
 
+def _survey(shared: tuple[Shown, Keys], part: Rows) -> Seen:
+    shown, keys = shared
+    return shown.survey(keys, part)
+
+
+def _tally(shared: tuple[Shown, Finish], part: Rows) -> Tally:
+    shown, work = shared
+    return shown.tally(work, part)
+
+
+def _finish(
+    shared: tuple[Shown, Finish, str | None], part: tuple[int, Rows]
+) -> tuple[Made, list[Any]]:
+    """Make the rows of a part, and write them if there is a folder; runs on a worker."""
+    shown, work, folder = shared
+    uncounted = None if work.chances is not None else work.edges
+    made = Made(tally=None if uncounted is None else Tally(uncounted))
+    rows = shown.finish(work, made, part[1])
+    if folder is None:
+        return made, list(rows)
+    write_part(folder, part[0], rows)
+    return made, []
+
+
+def _written(
+    there: Machines, shown: Shown, work: Finish, parts: list[Rows], made: Made,
+    target: str | Path | None,
+) -> Any:  # fmt: skip
+    """Write all rows, or return them as a table."""
+    if target is not None and is_folder(target):
+        folder = FolderRows(str(target))
+        try:
+            for counted, _ in there.each(_finish, (shown, work, folder.place), enumerate(parts)):
+                made.merge(counted)
+            folder.close()
+        except BaseException:
+            folder.give_up()
+            raise
+        return None
+    rows = rows_for(None if target is None else Path(target))
+    try:
+        if there.many:
+            for counted, batches in there.each(_finish, (shown, work, None), enumerate(parts)):
+                made.merge(counted)
+                for batch in batches:
+                    rows.add(batch)
+        else:
+            for batch in shown.finish(work, made):
+                rows.add(batch)
+        rows.close()
+    except BaseException:
+        rows.give_up()
+        raise
+    return rows.table()
+
+
+def _delays(work: Finish, prior: DelayDistribution | None) -> DelayDistribution | None:
+    """Return the distribution of the delay, where there is enough to estimate it from."""
+    if work.edges is not None:
+        counts = DelayCounts(work.edges)
+        counts.add(work.outcomes.delay, work.as_of - work.outcomes.time)
+        if counts.events >= ENOUGH or prior is not None:
+            return counts.distribution(prior=prior)
+    if work.pending != "leave-out":
+        raise LogError(
+            f"`pending` must be 'leave-out': there are fewer than {ENOUGH} conversions to "
+            "estimate the distribution of the delay from"
+        )
+    return None
+
+
 def _opened(name: str, source: Any) -> Table:
     try:
         return open_table(source)
@@ -267,7 +353,7 @@ def _columns(
         found[role] = roles.find(right, role, given[role], names, notes, but)
     if found["amount"] is None:
         notes.append("No column of amounts was named or found: each conversion counts 1.")
-    return Shown(left, key, time, arm, Clock(str(time), zone, plain)), found
+    return Shown(left, key, time, arm, Clock(str(time), zone, plain, left.comma_likely)), found
 
 
 def _check_columns(

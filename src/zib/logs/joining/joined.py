@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from zib.core.validate import InvalidParameterError
 from zib.logs.joining.instants import span_words
+from zib.logs.tables import open_table
 from zib.stats.delay import DelayDistribution
 
 ENOUGH = 5  # conversions without which no delay curve is told
@@ -58,7 +59,7 @@ class Joined:
     Attributes
     ----------
     path
-        The file that was written, or None.
+        The file or folder that was written, or None.
     table
         The rows as an Arrow table, or None if they were written to a file.
     rows
@@ -88,7 +89,7 @@ class Joined:
         Sentences: guessed columns, times that a time zone leaves open, peculiarities.
     """
 
-    path: Path | None
+    path: Path | str | None
     table: Any
     rows: int
     exposures: int
@@ -120,16 +121,16 @@ class Joined:
 
     def frame(self) -> Any:
         """Return the joined rows as a pandas frame."""
-        import pyarrow.parquet as pq
+        import pyarrow as pa
 
         if self.table is not None:
             return self.table.to_pandas()
-        assert self.path is not None
-        if self.path.suffix == ".csv":
+        if str(self.path).endswith(".csv"):
             import pandas as pd
 
-            return pd.read_csv(self.path)
-        return pq.read_table(self.path).to_pandas()
+            return pd.read_csv(str(self.path))
+        table = open_table(self.path)
+        return pa.Table.from_batches(list(table.batches(table.columns))).to_pandas()
 
     def log(self, **roles: Any) -> Any:
         """Return the joined rows as a log for `zib.advise.advise` and `zib.ope.evaluate`.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.logs.columns import MANY_ARMS, Labels, numbers
+from zib.logs.amounts import Numbers
+from zib.logs.columns import MANY_ARMS, Labels
 from zib.logs.joining.attribute import Events, Outcomes
 from zib.logs.joining.instants import Clock
 from zib.logs.tables import LogError, Table
@@ -18,6 +19,7 @@ from zib.stats.sampling import row_hashes
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Rows = tuple[int, int] | None  # rows from … to before …, or all of them
 
 BATCH = 1 << 18
 SALT = 7
@@ -122,6 +124,7 @@ class Sold(NamedTuple):
     ids: Codes | None
     keys: Keys
     without_key: int
+    notes: list[str]
 
 
 def read_conversions(
@@ -133,6 +136,7 @@ def read_conversions(
     names = list(dict.fromkeys(name for name in (key, time, amount, number) if name))
     found: list[tuple[Any, Array, Array, Any]] = []
     start = 0
+    amounts = Numbers(str(amount), table.decimal, table.comma_likely)
     for batch in table.batches(names):
         n = batch.num_rows
         if n:
@@ -140,7 +144,7 @@ def read_conversions(
                 (
                     _decoded(batch.column(key)),
                     np.zeros(n) if time is None else clock.read(batch.column(time), start),
-                    np.ones(n) if amount is None else numbers(amount, batch.column(amount), start),
+                    np.ones(n) if amount is None else amounts.read(batch.column(amount), start),
                     None if number is None else _decoded(batch.column(number)),
                 )
             )
@@ -148,7 +152,7 @@ def read_conversions(
     if not found:
         return Sold(
             Events(np.empty(0, np.int64), np.empty(0), np.empty(0)), None,
-            Keys(pa.array([], pa.large_string())), 0,
+            Keys(pa.array([], pa.large_string())), 0, [],
         )  # fmt: skip
     keys = Keys(_chunked([part[0] for part in found]))
     rows = Events(
@@ -160,7 +164,7 @@ def read_conversions(
         ids = Keys(_chunked([part[3] for part in found])).codes
         unnamed = np.flatnonzero(ids < 0)
         ids[unnamed] = ids.max(initial=-1) + 1 + np.arange(unnamed.size)  # each is one of its own
-    return Sold(rows, ids, keys, int(np.count_nonzero(keys.codes < 0)))
+    return Sold(rows, ids, keys, int(np.count_nonzero(keys.codes < 0)), amounts.notes)
 
 
 def _decoded(values: Any) -> Any:
@@ -192,7 +196,7 @@ class Seen:
     clock: Clock | None = None
 
     def merge(self, other: Seen) -> None:
-        """Take what the rows after these had."""
+        """Take what the rows that follow had."""
         self.found += [(row + self.rows, key, time) for row, key, time in other.found]
         self.rows += other.rows
         self.without_key += other.without_key
@@ -262,6 +266,15 @@ class Made:
     open_converted: int = 0
     tally: Tally | None = None
 
+    def merge(self, other: Made) -> None:
+        """Take the counts of other rows."""
+        self.rows += other.rows
+        self.future += other.future
+        self.open_rows += other.open_rows
+        self.open_converted += other.open_converted
+        if self.tally is not None and other.tally is not None:
+            self.tally.merge(other.tally)
+
 
 @dataclass
 class Shown:
@@ -273,12 +286,39 @@ class Shown:
     arm: str | None
     clock: Clock
 
-    def survey(self, keys: Keys) -> Seen:
-        """Find the exposures whose key has conversions."""
-        clock = Clock(self.clock.column, self.clock.timezone, self.clock.plain)
+    def parts(self, size: int) -> list[Rows]:
+        """Return parts that can be read apart; the whole table where that is not possible."""
+        n = self.table.n_rows
+        if n is None:
+            return [None]
+        return [(start, min(start + size, n)) for start in range(0, n, size)] or [(0, 0)]
+
+    def _batches(self, columns: Sequence[str], part: Rows) -> Iterator[Any]:
+        names = list(dict.fromkeys(columns))
+        if part is None:
+            return self.table.batches(names, BATCH)
+        return self.table.rows(names, *part, BATCH)
+
+    def peek(self) -> None:
+        """Find out from the first rows how the times are written, for all parts alike."""
+        if self.time is not None:
+            n = self.table.n_rows
+            part = None if n is None else (0, min(n, 10_000))
+            for batch in self._batches([self.time], part):
+                if batch.num_rows:
+                    self.clock.read(batch.column(self.time).slice(0, 10_000), 0)
+                    break
+            self.clock = self._clock()
+
+    def _clock(self) -> Clock:
+        """Return a clock that reads as this one and has counted nothing."""
+        return replace(self.clock, naive=0, ambiguous=0, skipped=0)
+
+    def survey(self, keys: Keys, part: Rows = None) -> Seen:
+        """Find the exposures whose key has conversions; rows are counted within the part."""
+        clock = self._clock()
         seen = Seen(clock=clock)
-        columns = list(dict.fromkeys(name for name in (self.key, self.time) if name))
-        for batch in self.table.batches(columns, BATCH):
+        for batch in self._batches([name for name in (self.key, self.time) if name], part):
             n = batch.num_rows
             if not n:
                 continue
@@ -299,15 +339,14 @@ class Shown:
             return np.zeros(batch.num_rows)
         return clock.read(batch.column(self.time), start)
 
-    def tally(self, work: Finish) -> Tally:
+    def tally(self, work: Finish, part: Rows = None) -> Tally:
         """Count the exposures of each arm."""
         assert self.arm is not None
         assert work.edges is not None
         tally, labels = Tally(work.edges), self._labels()
-        columns = list(dict.fromkeys(name for name in (self.arm, self.time) if name))
-        start = 0
-        clock = Clock(self.clock.column, self.clock.timezone, self.clock.plain)
-        for batch in self.table.batches(columns, BATCH):
+        start = part[0] if part else 0
+        clock = self._clock()
+        for batch in self._batches([name for name in (self.arm, self.time) if name], part):
             if batch.num_rows:
                 age = work.as_of - self._times(clock, batch, start)
                 event = _events(work.outcomes, start, batch.num_rows)[0]
@@ -320,12 +359,12 @@ class Shown:
     def _labels(self) -> Labels:
         return Labels(str(self.arm), MANY_ARMS, "name a column that holds arms")
 
-    def finish(self, work: Finish, made: Made) -> Iterator[Any]:
+    def finish(self, work: Finish, made: Made, part: Rows = None) -> Iterator[Any]:
         """Yield joined rows as record batches, and count them in `made`."""
         labels = self._labels()
-        clock = Clock(self.clock.column, self.clock.timezone, self.clock.plain)
-        start = 0
-        for batch in self.table.batches(self.table.columns, BATCH):
+        clock = self._clock()
+        start = part[0] if part else 0
+        for batch in self._batches(self.table.columns, part):
             n = batch.num_rows
             if n:
                 times = self._times(clock, batch, start)

@@ -1,13 +1,18 @@
-"""Where joined rows go: a Parquet or CSV file, which appears when it is complete, or memory."""
+"""Where joined rows go: memory, or a file or folder that appears when it is complete."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from zib.core import validate
 from zib.core.validate import InvalidParameterError, shown
+from zib.logs.parquet import file_system
+from zib.logs.tables import is_url
 
 ENDS = (".parquet", ".csv")
 
@@ -81,9 +86,7 @@ class FileRows(Rows):
         """Finish the file and give it its name."""
         if self._writer is not None:
             self._writer.close()
-        umask = os.umask(0)
-        os.umask(umask)
-        self._place.chmod(0o666 & ~umask)  # temporary files are private
+        self._place.chmod(0o666 & ~_umask())  # temporary files are private
         self._place.replace(self._path)
 
     def give_up(self) -> None:
@@ -105,14 +108,81 @@ def _repetitive(batch: Any) -> list[str]:
     ]
 
 
-def check_target(path: Path) -> None:
-    """Raise unless a file with a known end can be written there."""
+class FolderRows:
+    """A folder of Parquet files, one for each part; whoever makes a part writes it.
+
+    Here the files are written to a folder next to the final place, which gets its name at the end;
+    on other file systems they are written where they belong.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self.place = target
+        if not is_url(target):
+            parent = Path(target).parent
+            parent.mkdir(parents=True, exist_ok=True)
+            self.place = tempfile.mkdtemp(prefix=f".{Path(target).name}-", dir=parent)
+            Path(self.place).chmod(0o777 & ~_umask())
+
+    def close(self) -> None:
+        """Give the folder its name."""
+        if self.place != self._target:
+            Path(self.place).rename(self._target)
+
+    def give_up(self) -> None:
+        """Remove what was written, where that is a folder of our own."""
+        if self.place != self._target:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+
+def write_part(place: str, number: int, batches: Iterable[Any]) -> None:
+    """Write one file of a folder."""
+    import pyarrow.parquet as pq
+    from pyarrow import fs
+
+    system, folder = file_system(place) if is_url(place) else (fs.LocalFileSystem(), place)
+    system.create_dir(folder, recursive=True)
+    writer = None
+    try:
+        for batch in batches:
+            if writer is None:
+                writer = pq.ParquetWriter(
+                    f"{folder}/part-{number:05d}.parquet", batch.schema,
+                    use_dictionary=_repetitive(batch), filesystem=system,
+                )  # fmt: skip
+            writer.write_batch(batch)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def is_folder(out: object) -> bool:
+    """Return whether rows go to a folder: a URL, or a path without an end."""
+    return is_url(out) or (isinstance(out, (str, Path)) and not Path(out).suffix)
+
+
+def check_target(out: Any) -> str | Path:
+    """Return where to write, or raise."""
+    if is_url(out):
+        return str(out)
+    path = validate.path("out", out)
+    if is_folder(out):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise InvalidParameterError(f"`out` must be a new or empty folder; {path} is not")
+        return path
     if path.suffix.lower() not in ENDS:
         raise InvalidParameterError(
-            f"`out` must end with {' or '.join(ENDS)}; got {shown(path.name)}"
+            f"`out` must end with {' or '.join(ENDS)}, or be a folder; got {shown(path.name)}"
         )
     if path.is_dir():
         raise InvalidParameterError(f"`out` must be a file; {path} is a folder")
+    return path
 
 
 def rows_for(path: Path | None) -> Rows:
