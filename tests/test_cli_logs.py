@@ -161,3 +161,36 @@ def test_a_cluster_evaluates_the_same(log: Path) -> None:
     assert there.stdout == here.stdout
     refused = run(*wanted, "--workers", 1)
     assert "`workers` must be None unless `backend` is 'dask'" in refused.stderr
+
+
+def test_options_say_how_a_file_is_written(log: Path) -> None:
+    frame = pd.read_csv(log, nrows=600)
+    frame["variant"] = np.where(np.arange(len(frame)) % 9 == 0, frame["variant"] + " ", "b")
+    frame["revenue"] = frame["revenue"].where(frame["revenue"] > 0)
+    frame.drop(columns="propensity").to_csv("export.txt", index=False, sep="|", decimal=",")
+    command = ("evaluate", "export.txt", "--policy", "b", "--strata", "wave", "--estimator", "ips")
+    result = run(*command)
+    assert result.exit_code == 2
+    assert "--missing-reward zero" in result.stderr
+    result = run(*command, "--missing-reward", "zero", "--decimal", ",", "--strip-labels")
+    assert result.exit_code == 0, result.stderr
+    assert "export.txt has bars between columns" in result.stderr
+    blank = int(frame["revenue"].isna().sum())
+    assert f"column `revenue`: {blank} of 600 rows are blank and count as 0" in result.stderr
+    assert "look alike" not in result.stderr
+    for bad, message in (("--sep", "`sep` must be one"), ("--encoding", "`encoding` must name")):
+        result = run(*command, bad, "no such")
+        assert result.exit_code == 2
+        assert message in result.stderr
+
+
+def test_the_program_reads_the_file_in_the_same_way() -> None:
+    from types import SimpleNamespace
+
+    from zib.logs.advise.snippet import reading
+
+    source = {"path": "l.csv", "arm": "v", "reward": "r", "missing_reward": "zero", "sep": "\t",
+              "strip_labels": True}  # fmt: skip
+    text = reading(source, SimpleNamespace(context_names=()), context=False)  # type: ignore[arg-type]
+    told = "    missing_reward='zero',\n    strip_labels=True,\n    sep='\\t',\n"
+    assert text == f"log = LoggedData.read(\n    'l.csv',\n    arm='v',\n    reward='r',\n{told})\n"

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import resource
+import warnings
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 import zib
 from tests.fuzz import child, seeds
 from zib import mab
 from zib.core.entry import interpreted
 from zib.env import GaussianMAB
+from zib.logs import LogError, LoggedData, guess_columns
 
 LIMIT = 20.0
 
@@ -102,3 +110,71 @@ def test_damaged_results_are_refused(tmp_path: Path) -> None:
     good = path.read_bytes()
     done = child.run(damages(good), refuses(type(results), path, good), LIMIT, seeds.seconds(1.0))
     assert done > 50
+
+
+def _logs(folder: Path) -> dict[str, bytes]:
+    """Return a small log in every format that is read, as the bytes of a file with that ending."""
+    rng = np.random.default_rng(4)
+    n = 60
+    frame = pd.DataFrame(
+        {
+            "variant": rng.choice(["Größe", "b"], n),
+            "revenue": np.where(rng.random(n) < 0.3, rng.exponential(900.0, n).round(2), 0.0),
+            "at": pd.date_range("2024-05-01", periods=n, freq="h"),
+        }
+    )
+    text = frame.to_csv(index=False).encode()
+    european = frame.to_csv(index=False, sep=";", decimal=",").encode("cp1252")
+    lines = frame.to_json(orient="records", lines=True, date_format="iso").encode()
+    out = {
+        "l.csv": text, "e.csv": european, "l.csv.gz": gzip.compress(text, mtime=0),
+        "l.csv.bz2": bz2.compress(text), "l.csv.xz": lzma.compress(text),
+        "l.csv.zst": pa.compress(text, codec="zstd", asbytes=True),
+        "u.csv": text.decode().encode("utf-16"), "l.jsonl": lines,
+        "l.json": frame.to_json(orient="records").encode(),
+    }  # fmt: skip
+    with zipfile.ZipFile(folder / "l.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("l.csv", text)
+    frame.to_feather(folder / "l.feather")
+    frame.to_parquet(folder / "l.parquet")
+    frame.to_excel(folder / "l.xlsx", index=False)
+    for name in ("l.zip", "l.feather", "l.parquet", "l.xlsx"):
+        out[name] = (folder / name).read_bytes()
+    return out
+
+
+def damaged_logs(folder: Path) -> Iterator[Damaged]:
+    rng = np.random.default_rng(seeds.seed())
+    logs = _logs(folder)
+    names = list(logs)
+    while True:
+        name = names[int(rng.integers(len(names)))]
+        harm = damaged(logs[name], rng)
+        yield Damaged(f"{name}: {harm.how}", harm.content)
+
+
+def reads_or_refuses(folder: Path) -> Any:
+    """Return a check: a damaged log is read or refused in one sentence."""
+
+    def check(case: Damaged) -> None:
+        path = folder / case.how.split(":")[0]
+        path.write_bytes(case.content)
+        for read in (
+            lambda: LoggedData.read(path, arm="variant", reward="revenue", time="at"),
+            lambda: guess_columns(path),
+        ):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)
+                    read()
+            except LogError as error:
+                if "\n" in str(error) or len(str(error)) > 1000:
+                    raise AssertionError("a message of more than a sentence") from error
+
+    return check
+
+
+def test_damaged_logs_are_read_or_refused(tmp_path: Path) -> None:
+    cases = damaged_logs(tmp_path)
+    done = child.run(cases, reads_or_refuses(tmp_path), LIMIT, seeds.seconds(1.0))
+    assert done > 10

@@ -35,9 +35,12 @@ _WRITTEN = (
 )
 _SIGNS = ("sign", "inner", "last")
 _EXPONENT = r"(?:[eE][-+]?[0-9]+)?"
+_COMMA = r"^[-+]?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})$"  # not a thousand and a bit
 _FORMS = {
-    ".": r"^(?:[0-9]+|[0-9]{1,3}(?:[,' ][0-9]{2,3})*[,' ][0-9]{3})?(?:\.[0-9]*)?" + _EXPONENT + "$",
-    ",": r"^(?:[0-9]+|[0-9]{1,3}(?:[.' ][0-9]{3})+)?(?:,[0-9]*)?" + _EXPONENT + "$",
+    ".": r"^(?:[0-9]+|[1-9][0-9]{0,2}(?:[,' ][0-9]{2,3})*[,' ][0-9]{3})?(?:\.[0-9]*)?"
+    + _EXPONENT
+    + "$",
+    ",": r"^(?:[0-9]+|[1-9][0-9]{0,2}(?:[.' ][0-9]{3})+)?(?:,[0-9]*)?" + _EXPONENT + "$",
 }
 
 
@@ -110,7 +113,7 @@ def looks_numeric(values: Any, *, yes_no: bool = False) -> bool:
         return True
     if not is_text(kind):
         return False
-    if _cast(values) is not None:
+    if _cast(values) is not None or _cast(pc.replace_substring(values, ",", ".")) is not None:
         return True
     unique = values.unique().drop_null()
     if _words(unique, YES_NO if yes_no else TRUE_FALSE) is not None:
@@ -218,13 +221,9 @@ class Numbers:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        floats = _cast(values)
-        if floats is not None and self.decimal != ".":
-            dots = pc.any(pc.match_substring(values, ".")).as_py()
-            if dots and self.decimal is None and not self.comma_likely:
-                self.decimal = "."
-            elif dots:
-                floats = None  # 1.234 may be a thousand and a bit
+        floats = self._plain(values)
+        if floats is None and self.decimal is None and self._has_commas(values):
+            floats = self._plain(values)
         if floats is not None and not (self.percent and self._any(floats)):
             self.plain = self.plain or self._any(floats)
             return floats
@@ -236,6 +235,33 @@ class Numbers:
         elif "yes and true count as 1, no and false as 0" not in self.found:
             self.found.append("yes and true count as 1, no and false as 0")
         return pc.take(pa.array(words), encoded.indices)
+
+    def _plain(self, values: Any) -> Any | None:
+        """Return text as floats if all of it is bare numbers with the mark found so far."""
+        import pyarrow.compute as pc
+
+        def dots() -> bool:
+            return bool(pc.any(pc.match_substring(values, ".")).as_py())
+
+        if self.decimal == ",":
+            return None if dots() else _cast(pc.replace_substring(values, ",", "."))
+        floats = _cast(values)
+        if floats is not None and self.decimal is None and dots():
+            if self.comma_likely:
+                return None  # 1.234 may be a thousand and a bit
+            self.decimal = "."
+        return floats
+
+    def _has_commas(self, values: Any) -> bool:
+        """Look for a bare number with a decimal comma in the first values."""
+        import pyarrow.compute as pc
+
+        few = values.slice(0, 2_000)
+        found = few.filter(pc.match_substring_regex(few, _COMMA))
+        if not len(found):
+            return False
+        self._decide(point=None, comma=(0, found[0].as_py()), doubtful=None)
+        return True
 
     @staticmethod
     def _any(floats: Any) -> bool:

@@ -182,8 +182,7 @@ class CSVTable(Table):
         self._given = encoding is not None
         self._encoding, sure = (encoding, True) if encoding else encoding_of(head)
         with refusing(self.name, "CSV"):
-            text, clean = self._head(head)
-            layout = sniff(text, whole, sep, usual)
+            layout = sniff(self._head(head), whole, sep, usual)
             if layout is None:
                 raise LogError(f"{self.name} cannot be read as CSV: it is empty")
         self._sep, self._skip, names = layout
@@ -200,18 +199,16 @@ class CSVTable(Table):
             notes.append(f"{self.name}: {self._skip} lines before the header are left out")
         if sure and not self._given and self._encoding != "utf-8":
             notes.append(f"{self.name} is encoded in {self._encoding}")
-        if not sure and not clean:
-            notes.append(f"{self.name} is not UTF-8 throughout; other bytes are read as {FALLBACK}")
         self.notes = tuple(notes)
 
-    def _head(self, head: bytes) -> tuple[str, bool]:
-        """Return the first bytes as text, and whether they are as expected."""
+    def _head(self, head: bytes) -> str:
+        """Return the first bytes as text."""
         if self._encoding == "utf-8" and not self._given:
-            # a letter may be cut in two at the end
             text, clean = decode(head)
-            return (text, True) if clean else decode(head[: head.rfind(b"\n") + 1] or head)
+            # a letter may be cut in two at the end
+            return text if clean else decode(head[: head.rfind(b"\n") + 1] or head)[0]
         decoder = codecs.getincrementaldecoder(self._encoding)()
-        return decoder.decode(head).removeprefix("\ufeff"), True
+        return decoder.decode(head).removeprefix("\ufeff")
 
     def _open(self, stream: Any, columns: Sequence[str]) -> Any:
         import pyarrow as pa

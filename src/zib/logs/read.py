@@ -434,8 +434,9 @@ class _Units:
             one, other = _at(layout.units(), first, second)
             if one == other:
                 warnings.warn(
-                    f"column `{self._column}` names some units more than once (rows {first + 1} "
-                    f"and {second + 1} both hold {one!r}); rows of one unit are not independent, "
+                    f"column `{self._column}` names some units more than once ({equal.size} rows "
+                    f"repeat an earlier one; rows {first + 1} and {second + 1} both hold {one!r}); "
+                    f"rows of one unit are not independent, "
                     f"so name it as the cluster instead: --cluster {self._column} "
                     f"(cluster={self._column!r} in Python)",
                     UserWarning,
