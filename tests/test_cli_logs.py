@@ -98,6 +98,54 @@ def test_estimated_propensities_come_with_a_warning(log: Path) -> None:
     assert "warning: propensities are estimated from the log" in result.stderr
 
 
+def test_randomised_and_shares_are_graded_as_such(log: Path) -> None:
+    frame = pd.read_csv(log).drop(columns="propensity")
+    frame.to_csv("plain.csv", index=False)
+    for more in (["--randomised"], ["--shares", "a:0.7,b:0.3"]):
+        result = run("evaluate", "plain.csv", "--policy", "b", "--estimator", "snips", *more)
+        assert result.exit_code == 0, result.stderr
+        assert "warning" not in result.stderr
+        assert "propensities randomised" in result.output
+        assert "caution" not in result.output
+        advised = run("advise", "plain.csv", "--no-simulate", "--context", "wave", *more)
+        assert advised.exit_code == 0, advised.stderr
+        assert "assumes that they were drawn at random" not in advised.output
+    wrong = run("advise", "plain.csv", "--no-simulate", "--shares", "a:0.5,b:0.5")
+    assert "The arms do not occur with the shares given" in wrong.output
+
+
+def test_against_takes_what_policy_takes(log: Path) -> None:
+    result = run("evaluate", log, "--policy", "b", "--against", "a", "--estimator", "snips")
+    assert result.exit_code == 0, result.stderr
+    assert "minus always a:" in result.output
+    mixed = run("evaluate", log, "--policy", "b", "--against", "half=a:0.5,b:0.5")
+    assert "minus half:" in mixed.output
+
+
+def test_learned_policies_are_cross_fitted(log: Path) -> None:
+    result = run("evaluate", log, "--policy", "learned:best", "--policy", "learned:greedy")
+    assert result.exit_code == 0, result.stderr
+    assert "learned:best" in result.output
+    data = LoggedData.read(log, arm="variant", reward="revenue", propensity="propensity")
+    expected = ope.evaluate(data, {"it": ope.learned("best")}).value("it", "snips")
+    assert f"{expected.value:.5g}" in result.output
+
+
+@pytest.mark.usefixtures("interpreting")
+def test_a_saved_contextual_bandit_can_be_evaluated(log: Path) -> None:
+    frame = pd.read_csv(log).head(300)
+    frame.to_csv("short.csv", index=False)
+    bandit = zib.ContextualBandit(
+        arms=["a", "b"], encoder=zib.Encoder().fit(frame[["wave"]]), seed=0
+    )
+    half = frame.head(100)
+    bandit.update_many(half["variant"], half["revenue"], half[["wave"]])
+    bandit.save("mine.json")
+    result = run("evaluate", "short.csv", "--policy", "mine.json", "--context", "wave")
+    assert result.exit_code == 0, result.stderr
+    assert "mine" in result.output
+
+
 BAD = {
     "no such file": (["none.csv"], "there is no file none.csv"),
     "no such column": (["log.csv", "--arm", "varant"], "has no column 'varant'"),
@@ -107,7 +155,14 @@ BAD = {
     "unknown estimator": (["log.csv", "--estimator", "dro"], "did you mean 'dr'?"),
     "level": (["log.csv", "--level", "1.5"], "`level` must lie in (0, 1); got 1.5"),
     "out is a file": (["log.csv", "--out", "log.csv"], "`--out` must be a folder"),
-    "unknown baseline": (["log.csv", "--against", "c"], "`baseline` must be 'logging' or the name"),
+    "unknown baseline": (["log.csv", "--against", "c"], "`--against` must be uniform, logging, an"),
+    "bad shares": (
+        ["log.csv", "--shares", "a:0.5,c:0.5"],
+        "`--shares` must give shares as ARM:SHARE",
+    ),
+    "shares of one": (["log.csv", "--shares", "a:0.5,b:0.4"], "must sum to 1 over the arms"),
+    "nothing to learn": (["log.csv", "--policy", "learned:x"], "`--policy` must be learned:best"),
+    "parameters": (["log.csv", "--policy", "learned:ZITS"], "that needs no parameters"),
 }
 
 

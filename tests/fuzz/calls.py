@@ -506,6 +506,8 @@ def runs() -> Iterator[Call]:
     yield Call("LoggedData.with_propensity", log.with_propensity, {"propensity": [0.5] * 300})
     yield Call("datasets.info", zib.datasets.info, {"name": zib.datasets.names()[0]})
     yield Call("ope.always", zib.ope.always, {"arm": "a"})
+    yield Call("ope.learned", zib.ope.learned, {"learner": "best"})
+    yield Call("ope.Greedy", zib.ope.Greedy, {"model": "hurdle"})
     yield Call("ope.Strata", zib.ope.Strata, {"columns": ["x0"]})
     yield Call("ope.propensities_by", zib.ope.propensities_by, {"log": log, "columns": ["x0"]})
     evaluation = {
@@ -517,6 +519,7 @@ def runs() -> Iterator[Call]:
         "interval": "corrected",
         "clip": 10.0,
         "folds": 2,
+        "learn_folds": 2,
         "fit_rows": 100,
         "replicates": 200,
         "on_missing_support": "warn",
@@ -539,6 +542,7 @@ def runs() -> Iterator[Call]:
         "simulate": False,
         "level": 0.9,
         "worth": 0.05,
+        "randomised": True,
         "seed": 1,
         "source": None,
         "progress": None,

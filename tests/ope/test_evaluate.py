@@ -192,7 +192,10 @@ def test_strata_of_numbers_and_of_words(rng) -> None:
     ("given", "message"),
     [
         ("logged", "`log` has no propensities; give propensities=Strata"),
-        ("guessed", "`propensities` must be one of 'logged', 'estimated'; got 'guessed'"),
+        (
+            "guessed",
+            "`propensities` must be one of 'logged', 'randomised', 'estimated'; got 'guessed'",
+        ),
         ([0.5] * 10, "one entry per row, 5000; got 10"),
         ([0.0] * 5000, r"must lie in \(0, 1\]; got 0.0 at position 0"),
         ([-0.1] * 5000, r"got -0.1"),
@@ -304,7 +307,8 @@ def test_a_policy_that_never_agrees_with_the_log(rng) -> None:
     n = 2000
     context = rng.integers(2, size=(n, 1)).astype(float)
     arm = context[:, 0].astype(int)
-    log = LoggedData.from_arrays(arm, np.ones(n), propensity=np.full(n, 0.5), context=context)
+    with pytest.warns(UserWarning, match="`x0` follows from the arm"):
+        log = LoggedData.from_arrays(arm, np.ones(n), propensity=np.full(n, 0.5), context=context)
     policy = {"other": lambda x: np.stack((x[:, 0], 1 - x[:, 0]), axis=1)}
     with pytest.warns(UserWarning, match="no matching row has a reward"):
         found = ope.evaluate(log, policy, estimators=["ips", "snips", "replay", "dr"])

@@ -37,6 +37,18 @@ Unit = Annotated[
 Cluster = Annotated[
     str | None, typer.Option(help="Column whose rows belong together, such as the user of visits.")
 ]
+Randomised = Annotated[
+    bool,
+    typer.Option(
+        "--randomised", help="Arms were drawn at random, with the same chances in every row."
+    ),
+]
+Shares = Annotated[
+    str | None,
+    typer.Option(
+        help="The same with known chances; they are checked.", metavar="ARM:SHARE,ARM:SHARE"
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
 
@@ -51,6 +63,8 @@ def advise(
     time: Time = None,
     unit: Unit = None,
     cluster: Cluster = None,
+    randomised: Randomised = False,
+    shares: Shares = None,
     horizon: Annotated[
         int | None, typer.Option(help="Rounds to play; as many as the log has by default.", min=2)
     ] = None,
@@ -98,6 +112,7 @@ def advise(
                     simulate=simulate,
                     level=level,
                     worth=worth,
+                    randomised=_shares("--shares", shares, data.arms) if shares else randomised,
                     seed=seed,
                     timezone=timezone,
                     source=source,
@@ -118,12 +133,16 @@ def evaluate(
         list[str] | None,
         typer.Option(
             help="What to evaluate (repeat for several): uniform, logging, an arm, "
-            "NAME=ARM:SHARE,ARM:SHARE, or a saved bandit (FILE.json). All arms by default.",
+            "NAME=ARM:SHARE,ARM:SHARE, a saved bandit (FILE.json), or what is learned from the log "
+            "in folds: learned:best (the best arm), learned:greedy (a model's best arm for each "
+            "context), learned:LaplaceTS or another policy that needs no parameters. "
+            "All arms by default.",
             metavar="POLICY",
         ),
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="Compare with this one.", metavar="POLICY")
+        str | None,
+        typer.Option(help="Compare with this one; anything --policy takes.", metavar="POLICY"),
     ] = "logging",
     arm: Arm = None,
     reward: Reward = None,
@@ -133,6 +152,8 @@ def evaluate(
         list[str] | None,
         typer.Option(help="Arms were drawn at random within values of this column (repeat)."),
     ] = None,
+    randomised: Randomised = False,
+    shares: Shares = None,
     time: Time = None,
     unit: Unit = None,
     cluster: Cluster = None,
@@ -162,7 +183,8 @@ def evaluate(
 ) -> None:
     """Estimate what other policies would have earned, from a log, with intervals and grades.
 
-    Without propensities and strata they are estimated from the context, with a warning.
+    Without propensities, strata and shares they are estimated from the context, with a warning.
+    A policy made from this very log must be learned in folds (learned:...), or it flatters itself.
     """
     from zib import ope
 
@@ -176,13 +198,24 @@ def evaluate(
         data, _ = _open(log, arm, reward, propensity, columns, time, unit, cluster, how, who)
         folder = _folder(out)
         source: Any = "logged" if data.has_propensity else "estimated"
+        if strata:
+            source = ope.Strata(strata)
+        elif shares:
+            source = _shares("--shares", shares, data.arms)
+        elif randomised:
+            source = "randomised"
         with warnings_in_words():
+            policies = _policies(policy, data.arms)
+            baseline = None
+            if against:
+                baseline, compared = _policy(against, data.arms, "--against")
+                policies.setdefault(baseline, compared)
             found = ope.evaluate(
                 data,
-                _policies(policy, data.arms),
+                policies,
                 estimators=tuple(estimator or ("ips", "snips", "dr")),
-                propensities=ope.Strata(strata) if strata else source,
-                baseline=against or None,
+                propensities=source,
+                baseline=baseline,
                 level=level,
                 interval=interval,
                 clip=clip,
@@ -260,33 +293,73 @@ def _always(arm: Any) -> Any:
     return always(arm)
 
 
-def _policy(text: str, arms: tuple[Any, ...]) -> tuple[str, Any]:
+def _policy(text: str, arms: tuple[Any, ...], option: str = "--policy") -> tuple[str, Any]:
+    """Return name and policy from words of the command line."""
     if text in ("uniform", "logging"):
         return text, text
     labels = {str(arm): arm for arm in arms}
     if text in labels:
         return f"always {text}", _always(labels[text])
+    if text.startswith(_LEARNED):
+        return text, _learned(text, option)
     if text.endswith(".json"):
-        from zib import Bandit
-
-        return Path(text).stem, Bandit.load(text)
+        return Path(text).stem, _saved(text)
     name, _, shares = text.partition("=")
     if not shares:
         known = ", ".join(list(labels)[:10])
         refuse(
-            "`--policy` must be uniform, logging, an arm of the log "
-            f"({known}), NAME=ARM:SHARE,ARM:SHARE or a saved bandit (FILE.json); got {text!r}"
+            f"`{option}` must be uniform, logging, an arm of the log "
+            f"({known}), NAME=ARM:SHARE,ARM:SHARE, a saved bandit (FILE.json) or learned:NAME; "
+            f"got {text!r}"
         )
-    return name, dict(_share(piece, labels) for piece in shares.split(","))
+    return name, _shares(option, shares, arms)
 
 
-def _share(piece: str, labels: dict[str, Any]) -> tuple[Any, float]:
-    arm, _, share = piece.rpartition(":")
+_LEARNED = "learned:"
+
+
+def _learned(text: str, option: str) -> Any:
+    """Return something to be learned from the log, by name."""
+    from zib import contextual, mab
+    from zib.core.validate import InvalidParameterError
+    from zib.logs.ope import learned
+    from zib.logs.ope.learners import NAMES
+
+    name = text.removeprefix(_LEARNED)
+    if name in NAMES:
+        return learned(name)
+    made: Any = getattr(contextual, name, None) or getattr(mab, name, None)
     try:
-        return labels[arm], float(share)
-    except (KeyError, ValueError):
-        known = ", ".join(list(labels)[:10])
-        refuse(f"`--policy` must give shares as ARM:SHARE with arms {known}; got {piece!r}")
+        return learned(made())
+    except (TypeError, InvalidParameterError) as error:
+        why = f" ({error})" if isinstance(made, type) else ""
+        refuse(
+            f"`{option}` must be learned:best, learned:greedy or learned: and a policy of "
+            f"zib.contextual or zib.mab that needs no parameters; got {text!r}{why}"
+        )
+
+
+def _saved(path: str) -> Any:
+    """Return the bandit in a file, of whichever kind."""
+    from zib import Bandit, ContextualBandit
+
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        is_contextual = "zib.ContextualBandit" in file.read(4096)
+    return (ContextualBandit if is_contextual else Bandit).load(path)
+
+
+def _shares(option: str, text: str, arms: tuple[Any, ...]) -> dict[Any, float]:
+    """Return the shares in words such as a:0.5,b:0.5."""
+    labels = {str(arm): arm for arm in arms}
+    found: dict[Any, float] = {}
+    for piece in text.split(","):
+        arm, _, share = piece.rpartition(":")
+        try:
+            found[labels[arm]] = float(share)
+        except (KeyError, ValueError):
+            known = ", ".join(list(labels)[:10])
+            refuse(f"`{option}` must give shares as ARM:SHARE with arms {known}; got {piece!r}")
+    return found
 
 
 def _folder(out: str) -> Path:

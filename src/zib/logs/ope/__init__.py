@@ -9,6 +9,7 @@
 
 from zib.logs.ope.estimators import ESTIMATORS
 from zib.logs.ope.evaluation import Diagnostics, Difference, Evaluation, SupportError, Value
+from zib.logs.ope.learners import Greedy, learned
 from zib.logs.ope.models import Hurdle, OnePart, OutcomeModel
 from zib.logs.ope.policies import always, snapshot
 from zib.logs.ope.propensities import Strata, propensities_by
@@ -20,6 +21,7 @@ __all__ = [
     "Diagnostics",
     "Difference",
     "Evaluation",
+    "Greedy",
     "Hurdle",
     "OnePart",
     "OutcomeModel",
@@ -28,6 +30,7 @@ __all__ = [
     "Value",
     "always",
     "evaluate",
+    "learned",
     "propensities_by",
     "snapshot",
 ]

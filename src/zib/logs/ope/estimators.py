@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from zib.core.rng import Role, stream
 from zib.logs.passes import Block
+from zib.stats.clustered import ClusteredMoments
 from zib.stats.moments import JointMoments
 
 Array = NDArray[np.float64]
@@ -144,16 +145,19 @@ class Summary(NamedTuple):
     spread: Spread
 
 
-def summarise(kinds: tuple[Kind, ...], signs: Array, moments: JointMoments) -> Summary:
+def summarise(
+    kinds: tuple[Kind, ...], signs: Array, moments: JointMoments | ClusteredMoments
+) -> Summary:
     """Return Σ sign·estimate over estimators whose columns stand side by side.
 
     One kind and sign 1 give a value; two kinds and signs (1, −1) the difference of two policies
     from the same rows, whose common noise cancels.
     """
-    value, direction, at = 0.0, np.zeros(moments.mean.size), 0
+    means = moments.mean
+    value, direction, at = 0.0, np.zeros(means.size), 0
     for kind, sign in zip(kinds, signs, strict=True):
         part = slice(at, at + kind.width)
-        mean = moments.mean[part]
+        mean = means[part]
         value += float(sign) * value_of(kind, mean)
         direction[part] = sign * gradients_of(kind, mean[None, :])[0]
         at += kind.width

@@ -22,6 +22,7 @@ GOOD, CAUTION, DO_NOT_USE = GRADES = ("good", "caution", "do not use")
 
 FEW_ROWS, SOME_ROWS = 100, 1000
 FEW_PAID, SOME_PAID = 30, 100
+FEW_CLUSTERS = 30
 FAR, OFF = 4.0, 3.0
 LARGE_SHARE = 0.05
 MUCH_CUT, SOME_CUT = 0.20, 0.01
@@ -342,6 +343,8 @@ def grade(
     clip: float,
     level: float,
     estimated: bool = False,
+    clusters: int | None = None,
+    remark: str = "",
 ) -> tuple[str, tuple[str, ...]]:
     """Return the grade of an estimate and the reasons in words, worst first."""
     bad: list[str] = []
@@ -386,6 +389,10 @@ def grade(
             bad.append(text)
         elif found.cut_share > SOME_CUT:
             weak.append(text)
+    if clusters is not None and clusters < FEW_CLUSTERS:
+        weak.append(f"only {clusters} clusters of rows")
+    if remark:
+        weak.append(remark)
     if estimated:
         weak.append("propensities are estimated: right only if the context holds every reason")
     if estimator == "dm":

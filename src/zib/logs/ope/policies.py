@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError
+from zib.logs.passes import Block
 from zib.online import Bandit, ContextualBandit
 
 Array = NDArray[np.float64]
@@ -33,8 +34,14 @@ class Snapshot(NamedTuple):
     """A contextual bandit as it is now, with the features it decides on."""
 
     bandit: ContextualBandit
-    features: Callable[[Array], Any]
+    features: Callable[[Array], Any] | None
     draws: int
+
+
+class Learned(NamedTuple):
+    """What is to be learned from the log itself, cross-fitted."""
+
+    learner: Any
 
 
 def always(arm: Hashable) -> Always:
@@ -49,7 +56,10 @@ def always(arm: Hashable) -> Always:
 
 
 def snapshot(
-    bandit: ContextualBandit, *, features: Callable[[Array], Any], draws: int = 1000
+    bandit: ContextualBandit,
+    *,
+    features: Callable[[Array], Any] | None = None,
+    draws: int = 1000,
 ) -> Snapshot:
     """Return the policy a contextual bandit follows now, without learning.
 
@@ -59,8 +69,11 @@ def snapshot(
         Copied: what it learns later does not matter.
     features
         Takes the context of n rows of the log, (n, d), and returns what the bandit is to decide
-        on: (n, K, m), one row of m features per arm, in the order of the log's arms. Or a tuple of
-        two such arrays, for the magnitude and for the occurrence part.
+        on: (n, K, m), one row of m features per arm, in the order of the log's arms; or (n, m),
+        one vector per row, for a bandit whose arms have models of their own. Or a tuple of two such
+        arrays, for the magnitude and for the occurrence part. By default the context itself goes
+        through the encoder of the bandit; without an encoder it is taken as it is, if the bandit
+        has as many features and a model for each arm.
     draws
         Simulated decisions per context, for policies that decide at random. The weights inherit
         their noise, a relative error of about ((1 − π)/(π·draws))^½ per row, which averages out.
@@ -75,12 +88,15 @@ def snapshot(
         raise InvalidParameterError(
             f"`bandit` must be a zib.ContextualBandit; got {validate.shown(bandit)}"
         )
-    if not callable(features):
+    if features is not None and not callable(features):
         raise InvalidParameterError(
             f"`features` must be a function; got {validate.shown(features)}"
         )
     draws = validate.integer("draws", draws, low=1)
     return Snapshot(copy.deepcopy(bandit), features, draws)
+
+
+Learn = Callable[[str, Any], "Target"]
 
 
 class Target:
@@ -90,6 +106,7 @@ class Target:
     """
 
     logging = False
+    remark = ""  # what makes its value doubtful
 
     def __init__(self, name: str, n_arms: int) -> None:
         self.name = name
@@ -99,6 +116,17 @@ class Target:
     def probabilities(self, context: Array) -> Array:
         """Return the probabilities of the arms, (n, K)."""
         raise NotImplementedError
+
+    def of(self, block: Block) -> Array:
+        """Return the probabilities of the arms in the rows of a block."""
+        return self.probabilities(block.context)
+
+    def seen_before(self, rows: NDArray[np.int64], nonzero: NDArray[np.int64]) -> str:
+        """Return what suggests that the policy learned from the log, or nothing.
+
+        `rows` and `nonzero` count the log's rows and non-zero rewards of each arm.
+        """
+        return ""
 
 
 class LoggingTarget(Target):
@@ -110,10 +138,30 @@ class LoggingTarget(Target):
 class FixedTarget(Target):
     """The same probabilities for every row."""
 
-    def __init__(self, name: str, vector: Array, outside: Mapping[Hashable, float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        vector: Array,
+        outside: Mapping[Hashable, float],
+        bandit: tuple[Bandit, Arms] | None = None,
+    ) -> None:
         super().__init__(name, vector.size)
         self._vector = vector
+        self._bandit = bandit
         self.outside = dict(outside)
+
+    def seen_before(self, rows: NDArray[np.int64], nonzero: NDArray[np.int64]) -> str:
+        """Return what suggests that the policy learned from the log, or nothing."""
+        if self._bandit is None:
+            return ""
+        bandit, arms = self._bandit
+        state = bandit.state
+        pulls, paid = (getattr(state, part, None) for part in ("pulls", "nonzero"))
+        if pulls is not None and paid is not None and set(arms) <= set(bandit.arms):
+            at = [bandit.arms.index(arm) for arm in arms]
+            if np.array_equal(pulls[at], rows) and np.array_equal(paid[at], nonzero):
+                return "it has learned as many rewards of each arm, zero and not, as the log holds"
+        return _as_many(sum(bandit.pulls.values()), rows)
 
     def probabilities(self, context: Array) -> Array:
         """Return the probabilities of the arms, (n, K)."""
@@ -134,12 +182,17 @@ class FunctionTarget(Target):
         )
 
 
+def _as_many(learned: int, rows: NDArray[np.int64]) -> str:
+    return "it has learned as many rewards as the log has rows" if learned == rows.sum() else ""
+
+
 class SnapshotTarget(Target):
     """Probabilities from a contextual bandit."""
 
-    def __init__(self, name: str, policy: Snapshot, arms: Arms) -> None:
+    def __init__(self, name: str, policy: Snapshot, arms: Arms, names: tuple[str, ...]) -> None:
         super().__init__(name, len(arms))
         self._policy = policy
+        self._features = policy.features or features_from(name, policy.bandit, names)
         self._labels: Arms | None = None
         known = policy.bandit.arms
         if known is not None:
@@ -153,10 +206,13 @@ class SnapshotTarget(Target):
 
     def probabilities(self, context: Array) -> Array:
         """Return the probabilities of the arms, (n, K)."""
-        given = self._policy.features(context)
+        given = self._features(context)
         parts = given if isinstance(given, tuple) else (given,)
         arrays = [np.asarray(part, dtype=np.float64) for part in parts]
+        vectors = has_own_models(self._policy.bandit)
         for array in arrays:
+            if vectors and array.ndim == 2 and len(array) == len(context):
+                continue
             if array.ndim != 3 or array.shape[:2] != (len(context), self.n_arms):
                 raise InvalidParameterError(
                     f"policy {self.name!r}: `features` must return one row per arm for each row "
@@ -172,6 +228,62 @@ class SnapshotTarget(Target):
             )
             out[at] = list(found.values())
         return out[back.reshape(-1)]
+
+    def seen_before(self, rows: NDArray[np.int64], nonzero: NDArray[np.int64]) -> str:
+        """Return what suggests that the policy learned from the log, or nothing."""
+        return _as_many(self._policy.bandit.n_updates, rows)
+
+
+def has_own_models(bandit: ContextualBandit) -> bool:
+    """Return whether every arm has a model of its own, so that one vector is enough."""
+    return getattr(bandit.spec, "n_arms", None) is not None
+
+
+def features_from(
+    name: str, bandit: ContextualBandit, names: tuple[str, ...]
+) -> Callable[[Array], Any]:
+    """Return how the context of a log becomes the features of a bandit, or raise."""
+    if not has_own_models(bandit):
+        raise InvalidParameterError(
+            f"policy {name!r}: say which features each arm has in a row of the log: "
+            "zib.ope.snapshot(bandit, features=...)"
+        )
+    if bandit.encoder is not None:
+        encoder = bandit.encoder
+        return lambda context: encoder.transform(context_frame(names, context))
+    if bandit.n_features != (len(names), len(names)):
+        raise InvalidParameterError(
+            f"policy {name!r}: the bandit decides on {bandit.n_features[0]} features and the log "
+            f"has a context of {len(names)}: name the columns it was made for, give it an encoder, "
+            "or use zib.ope.snapshot(bandit, features=...)"
+        )
+    return lambda context: context
+
+
+def context_frame(names: tuple[str, ...], context: Array) -> Any:
+    """Return the context as a frame with the columns it was read from: words are words again.
+
+    Examples
+    --------
+    >>> names = ("age", "region=north", "region=south")
+    >>> context_frame(names, np.array([[30.0, 0.0, 1.0]])).to_dict("records")
+    [{'age': 30.0, 'region': 'south'}]
+    """
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    levels: dict[str, list[int]] = {}
+    for j, known in enumerate(names):
+        column, is_level, _ = known.partition("=")
+        if is_level:
+            levels.setdefault(column, []).append(j)
+            columns[column] = None  # keeps its place
+        else:
+            columns[column] = context[:, j]
+    for column, at in levels.items():
+        words = np.array([names[j].partition("=")[2] for j in at], dtype=object)
+        columns[column] = words[context[:, at].argmax(axis=1)]
+    return pd.DataFrame(columns)
 
 
 def checked_probabilities(what: str, values: Any, n: int, n_arms: int) -> Array:
@@ -198,9 +310,15 @@ def checked_probabilities(what: str, values: Any, n: int, n_arms: int) -> Array:
     return array
 
 
-def resolve_targets(policies: Any, arms: Arms) -> list[Target]:
-    """Return the target policies with their names, or raise."""
-    if isinstance(policies, (str, Always, Snapshot, Bandit)) or callable(policies):
+def resolve_targets(
+    policies: Any, arms: Arms, names: tuple[str, ...] = (), learn: Learn | None = None
+) -> list[Target]:
+    """Return the target policies with their names, or raise.
+
+    `names` are the columns of the context; `learn` makes a target of something to be learned.
+    """
+    single = (str, Always, Snapshot, Learned, Bandit, ContextualBandit)
+    if isinstance(policies, single) or callable(policies):
         policies = [policies]
     if isinstance(policies, Mapping):
         pairs = [(str(name), policy) for name, policy in policies.items()]
@@ -213,13 +331,13 @@ def resolve_targets(policies: Any, arms: Arms) -> list[Target]:
         )
     if not pairs:
         raise InvalidParameterError("`policies` must hold at least one policy; got none")
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
+    called = [name for name, _ in pairs]
+    for name in called:
+        if called.count(name) > 1:
             raise InvalidParameterError(
                 f"`policies` must have different names; {name!r} occurs twice: use a mapping"
             )
-    return [_resolve(name, policy, arms) for name, policy in pairs]
+    return [_resolve(name, policy, arms, names, learn) for name, policy in pairs]
 
 
 def _name_of(policy: Any, at: int) -> str:
@@ -231,24 +349,36 @@ def _name_of(policy: Any, at: int) -> str:
         return type(policy.spec).__name__
     if isinstance(policy, Snapshot):
         return type(policy.bandit.spec).__name__
+    if isinstance(policy, ContextualBandit):
+        return type(policy.spec).__name__
+    if isinstance(policy, Learned):
+        return f"learned {_learner_name(policy.learner)}"
     name = getattr(policy, "__name__", "")
     if name and name != "<lambda>":
         return str(name)
     return f"policy {at + 1}" if isinstance(policy, Mapping) or name else str(policy)
 
 
-def _resolve(name: str, policy: Any, arms: Arms) -> Target:
+def _learner_name(learner: Any) -> str:
+    if isinstance(learner, str):
+        return learner
+    inner = getattr(learner, "spec", None)  # of a wrapper such as Disjoint
+    return type(learner if inner is None else inner).__name__
+
+
+def _resolve(
+    name: str, policy: Any, arms: Arms, names: tuple[str, ...], learn: Learn | None
+) -> Target:
+    if isinstance(policy, Learned) and learn is not None:
+        return learn(name, policy.learner)
     if isinstance(policy, Always):
         return FixedTarget(name, _one(name, policy.arm, arms), {})
     if isinstance(policy, Snapshot):
-        return SnapshotTarget(name, policy, arms)
+        return SnapshotTarget(name, policy, arms, names)
     if isinstance(policy, Bandit):
-        return _fixed(name, policy.propensities(_DRAWS), arms)
+        return _fixed(name, policy.propensities(_DRAWS), arms, policy)
     if isinstance(policy, ContextualBandit):
-        raise InvalidParameterError(
-            f"policy {name!r}: say on which features the contextual bandit decides: "
-            "zib.ope.snapshot(bandit, features=...)"
-        )
+        return SnapshotTarget(name, snapshot(policy), arms, names)
     if isinstance(policy, Mapping):
         for arm in policy:
             _one(name, arm, arms)
@@ -268,7 +398,9 @@ def _resolve(name: str, policy: Any, arms: Arms) -> Target:
     return FixedTarget(name, _one(name, policy, arms, reserved=True), {})
 
 
-def _fixed(name: str, shares: Mapping[Hashable, float], arms: Arms) -> FixedTarget:
+def _fixed(
+    name: str, shares: Mapping[Hashable, float], arms: Arms, bandit: Bandit | None = None
+) -> FixedTarget:
     position = {arm: k for k, arm in enumerate(arms)}
     vector, outside = np.zeros(len(arms)), {}
     for arm, share in shares.items():
@@ -276,7 +408,7 @@ def _fixed(name: str, shares: Mapping[Hashable, float], arms: Arms) -> FixedTarg
             vector[position[arm]] = share
         elif share > 0.0:
             outside[arm] = float(share)
-    return FixedTarget(name, vector, outside)
+    return FixedTarget(name, vector, outside, None if bandit is None else (bandit, arms))
 
 
 def _one(name: str, arm: Any, arms: Arms, reserved: bool = False) -> Array:

@@ -151,13 +151,15 @@ class FunctionSource(Source):
 class StrataSource(Source):
     """Shares of the arms within strata; without columns, within the whole log."""
 
-    def __init__(self, strata: Strata | None, log: Log) -> None:
+    def __init__(self, strata: Strata | None, log: Log, randomised: bool = False) -> None:
         self._at: list[int] = []
         self._n_arms = len(log.arms)
         self._number: dict[tuple[float, ...], int] = {}
         self._counts: NDArray[np.int64] = np.zeros((8, self._n_arms), dtype=np.int64)
         self.description = f"shares within {'the log' if strata is None else strata!r}"
-        self.estimated = strata is None
+        self.estimated = strata is None and not randomised
+        if randomised:
+            self.description = "randomised, with the shares of the log"
         for name in [] if strata is None else strata.columns:
             found = [
                 j
@@ -270,13 +272,15 @@ def _with_constant(x: Array) -> Array:
 def resolve_source(propensities: Any, log: Log, fit_rows: int, seed: int, folds: int = 2) -> Source:
     """Return where propensities come from, or raise."""
     if isinstance(propensities, str):
-        validate.choice("propensities", propensities, ("logged", "estimated"))
+        validate.choice("propensities", propensities, ("logged", "randomised", "estimated"))
+        if propensities == "randomised":
+            return StrataSource(None, log, randomised=True)
         if propensities == "logged":
             if not log.has_propensity:
                 raise InvalidParameterError(
                     "`log` has no propensities; give propensities=Strata([...]) if arms were drawn "
-                    "at random within strata, a mapping of arms to probabilities if by fixed "
-                    "shares, or 'estimated' if neither is known"
+                    "at random within strata, 'randomised' or a mapping of arms to probabilities "
+                    "if by fixed shares, or 'estimated' if neither is known"
                 )
             return LoggedSource()
         warnings.warn(CONFOUNDED, UserWarning, stacklevel=3)
@@ -287,9 +291,11 @@ def resolve_source(propensities: Any, log: Log, fit_rows: int, seed: int, folds:
         return StrataSource(propensities, log)
     if isinstance(propensities, Mapping):
         vector = shares_of("propensities", propensities, log.arms)
-        return FunctionSource(
+        source = FunctionSource(
             lambda context: np.broadcast_to(vector, (len(context), vector.size)), len(log.arms)
         )
+        source.description = "randomised, with given shares"
+        return source
     if callable(propensities):
         return FunctionSource(propensities, len(log.arms))
     return ArraySource(propensities, log.n_rows)

@@ -25,6 +25,7 @@ from zib.logs.ope.policies import Target
 from zib.logs.ope.propensities import Source
 from zib.logs.passes import Array, Block, RowSampler, Totals, joined_samples
 from zib.stats import intervals
+from zib.stats.clustered import ClusteredMoments
 from zib.stats.moments import JointMoments
 from zib.stats.sampling import folds_of
 
@@ -49,6 +50,7 @@ class Survey:
             RowSampler(room, seed, _FOLD_SALT, balanced) for _ in range(folds if model else 0)
         ]
         self.models: list[Any] = []
+        self.clustered = False
 
     @property
     def range(self) -> tuple[float, float]:
@@ -59,6 +61,7 @@ class Survey:
         """Check and count the rows of a block, and draw from them."""
         self.totals.look(block)
         self.source.look(block)
+        self.clustered = block.cluster is not None
         if self._samplers:
             fold = folds_of(self.seed, block.start, block.size, self.folds, block.cluster)
             for f, sampler in enumerate(self._samplers):
@@ -130,7 +133,7 @@ class LargestWeights:
         b = _propensities(self._source, block)
         for j, target in enumerate(self._targets):
             if not target.logging:
-                chosen = target.probabilities(block.context)[np.arange(block.size), block.arm]
+                chosen = target.of(block)[np.arange(block.size), block.arm]
                 self.found[j] = max(self.found[j], float((chosen / b).max()))
 
 
@@ -172,6 +175,7 @@ class EvaluationPass:
         largest = max(high, -low)
         self._unit = 2.0 ** math.frexp(largest)[1] if largest > 0.0 else 1.0
         self._resampled: Resampled | None = None
+        self._clustered: ClusteredMoments | None = None
         kinds = {
             (j, e): ON_POLICY if t.logging else ESTIMATORS[e]
             for j, t in enumerate(targets)
@@ -217,7 +221,7 @@ class EvaluationPass:
                 self._sums[j]["raw"].add(np.ones(block.size), paid)
                 per_target.append(None)
                 continue
-            pi = target.probabilities(block.context)
+            pi = target.of(block)
             weight = pi[rows, block.arm] / b
             unseen = np.broadcast_to(never, pi.shape) if support is None else never | ~support
             if unseen.any():
@@ -239,13 +243,23 @@ class EvaluationPass:
                 everything[:, one.at] = reward[:, None]
             else:
                 everything[:, one.at] = columns(one.estimator, values, self._clip)
-        for one in self._estimates:
-            one.moments.add(everything[:, one.pair_at])
+        if block.cluster is None:
+            for one in self._estimates:
+                one.moments.add(everything[:, one.pair_at])
+        else:
+            if self._clustered is None:
+                self._clustered = ClusteredMoments(self._width)
+            self._clustered.add(everything, block.cluster)
         if self._resampled is not None:
             self._resampled.add(everything, block)
         self._rows += block.size
 
     # ------------------------------------------------------------------------------ what is found
+
+    @property
+    def clusters(self) -> int | None:
+        """Number of clusters (as far as they are told apart), or None without any."""
+        return None if self._clustered is None else self._clustered.n
 
     def diagnostics(self, j: int) -> Diagnostics:
         """Return what the weights of a policy look like."""
@@ -291,6 +305,8 @@ class EvaluationPass:
                 clip=self._clip,
                 level=level,
                 estimated=self._survey.source.estimated and not target.logging,
+                clusters=self.clusters,
+                remark=target.remark,
             )
             value, error, limits = self._interval(one, False, interval, level)
             known = name != "dm" and used.paid > 0
@@ -340,7 +356,13 @@ class EvaluationPass:
     ) -> tuple[float, float, Limits]:
         kinds = one.pair if paired else (one.kind,)
         signs = np.array([1.0, -1.0])[: len(kinds)]
-        moments = one.moments if len(kinds) == len(one.pair) else one.moments.first(one.kind.width)
+        moments: JointMoments | ClusteredMoments
+        if self._clustered is not None:
+            moments = self._clustered.part(one.pair_at if paired else one.at)
+        elif len(kinds) == len(one.pair):
+            moments = one.moments
+        else:
+            moments = one.moments.first(one.kind.width)
         value, spread = summarise(kinds, signs, moments)
         unit = self._unit
         if np.isnan(spread.error) or spread.error == 0.0:

@@ -19,6 +19,7 @@ from zib.logs.ope.evaluation import (
     Value,
     support_message,
 )
+from zib.logs.ope.learners import Learning
 from zib.logs.ope.models import resolve_model
 from zib.logs.ope.policies import LoggingTarget, Target, resolve_targets
 from zib.logs.ope.propensities import resolve_source
@@ -41,6 +42,7 @@ def evaluate(
     interval: str = "corrected",
     clip: float = 10.0,
     folds: int = 2,
+    learn_folds: int = 5,
     fit_rows: int = 500_000,
     replicates: int = 400,
     on_missing_support: str = "raise",
@@ -62,7 +64,9 @@ def evaluate(
         ``"logging"`` (the log's own policy: the mean of its rewards), an arm or
         ``zib.ope.always(arm)``, a mapping of arms to probabilities, a function of the context
         (n, d) that returns probabilities (n, K) in the order of ``log.arms``, a `zib.Bandit` (its
-        propensities now), or ``zib.ope.snapshot(contextual_bandit, features=...)``.
+        propensities now), a `zib.ContextualBandit` whose arms have models of their own,
+        ``zib.ope.snapshot(contextual_bandit, features=...)``, or ``zib.ope.learned(...)``: what is
+        learned from this very log, cross-fitted.
     estimators
         Any of "ips", "snips", "dr", "sndr", "dm", "clipped", "switch", "replay"; see Notes.
     model
@@ -71,7 +75,8 @@ def evaluate(
     propensities
         "logged"; `zib.ope.Strata` (arms drawn at random within strata); a mapping of arms to
         probabilities or a function like a policy's (the logging policy, known); one number per
-        row; or "estimated", from the context, with a warning.
+        row; "randomised", drawn with the same probabilities in every row, which are the shares of
+        the arms in the log; or "estimated", from the context, with a warning.
     baseline
         Name of a policy; the others are compared with it. "logging" need not be in `policies`.
     level
@@ -81,7 +86,9 @@ def evaluate(
     clip
         Weights above it are cut by "clipped" and left to the model by "switch".
     folds
-        Rows are predicted by a model fitted on the other folds.
+        Rows are predicted by a model fitted on the other folds. Rows of a cluster stay together.
+    learn_folds
+        The same for policies that are learned; each learns from all folds but one.
     fit_rows
         A model is fitted on at most so many rows, drawn at random; rows with a reward first.
     replicates
@@ -115,9 +122,17 @@ def evaluate(
     (corrected), 91 % (asymptotic) and, of 500, 93 % (bootstrap); those of a difference between two
     arms in 94 %, 92 % and 91 %.
 
-    Rows are taken as independent, propensities and fitted models as given; the bootstrap does not
-    refit. For propensities that are shares of the same log, or estimated by the right model, the
-    interval of "ips" is then too wide rather than too narrow; "snips" and "dr" lose little.
+    A policy that was learned from these rows, such as a bandit that learned the log, looks better
+    on them than it is. That is noticed, with a warning and a lower grade, when a bandit has learned
+    as many rewards as the log holds, of each arm, zero and not; it is not noticed when a part of
+    the log was learned, or more, or by something else. `zib.ope.learned` has no such problem: every
+    row is evaluated with a policy learned without its fold. The value is the mean over these
+    policies, which have learned from a little less than the whole log.
+
+    Rows are taken as independent, or as dependent within the clusters of the log; propensities and
+    fitted models as given; the bootstrap does not refit. For propensities that are shares of the
+    same log, or estimated by the right model, the interval of "ips" is then too wide rather than
+    too narrow; "snips" and "dr" lose little.
 
     Examples
     --------
@@ -139,6 +154,7 @@ def evaluate(
     validate.choice("interval", interval, INTERVALS)
     clip = validate.real("clip", clip, 1.0)
     folds = validate.integer("folds", folds, low=2, high=100)
+    learn_folds = validate.integer("learn_folds", learn_folds, low=2, high=100)
     fit_rows = validate.integer("fit_rows", fit_rows, low=100)
     replicates = validate.integer("replicates", replicates, low=200)
     validate.choice("on_missing_support", on_missing_support, ("raise", "warn"))
@@ -150,7 +166,8 @@ def evaluate(
         )
     if log.n_rows < 2:
         raise InvalidParameterError(f"`log` must have at least 2 rows; got {log.n_rows}")
-    targets = resolve_targets(policies, log.arms)
+    learning = Learning(log, learn_folds, fit_rows, seed)
+    targets = resolve_targets(policies, log.arms, log.context_names, learning.target)
     base = _baseline(baseline, targets, len(log.arms))
     chosen = resolve_model(model)
     if not any(ESTIMATORS[e].model for e in names):
@@ -162,8 +179,15 @@ def evaluate(
         )
     source = resolve_source(propensities, log, fit_rows, seed, folds)
     survey = Survey(log, source, chosen, folds, fit_rows, seed)
-    _read(log, survey, "reading", progress)
+    _read(log, survey, "reading", progress, learning)
     survey.finish()
+    learning.finish()
+    _warn_seen_before(targets, survey)
+    if interval == "bootstrap" and survey.clustered:
+        raise InvalidParameterError(
+            "`interval` must be 'corrected' or 'asymptotic' for a log with clusters; "
+            "got 'bootstrap'"
+        )
     done = EvaluationPass(log, targets, base, names, survey, clip, seed)
     if "replay" in names:
         _read(log, done.largest, "largest weights", progress)
@@ -191,6 +215,8 @@ def evaluate(
         "interval": interval,
         "clip": clip,
         "folds": folds,
+        "learn_folds": learn_folds if learning.targets else None,
+        "clusters": done.clusters,
         "seed": seed,
     }
     return Evaluation(values, done.differences(values, diagnostics, interval, level), diagnostics,
@@ -242,14 +268,29 @@ def _warn_bad(values: tuple[Value, ...], diagnostics: tuple[Diagnostics, ...]) -
             )
 
 
-def _read(log: Log, reader: Reader, what: str, progress: bool) -> None:
-    """Show the log to a reader, with a progress bar if wanted."""
+def _warn_seen_before(targets: list[Target], survey: Survey) -> None:
+    """Warn of policies that seem to have learned from the log, and remember it."""
+    for target in targets:
+        found = target.seen_before(survey.totals.rows, survey.totals.nonzero)
+        if found:
+            target.remark = "it probably learned from these very rows, which flatters it"
+            warnings.warn(
+                f"policy {target.name!r}: {found}, so it probably learned from these very rows and "
+                "its value is too high; evaluate it on other rows, or let it be learned in folds "
+                "with zib.ope.learned(...)",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def _read(log: Log, reader: Reader, what: str, progress: bool, *more: Reader) -> None:
+    """Show the log to readers, with a progress bar if wanted."""
     if not progress:
-        read(log, reader)
+        read(log, reader, *more)
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=1.0)
-        read(log, reader, tell=lambda share: bar.update(task, completed=share))
+        read(log, reader, *more, tell=lambda share: bar.update(task, completed=share))
