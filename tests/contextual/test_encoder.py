@@ -259,7 +259,7 @@ def test_forged_encoders_are_refused_or_used() -> None:
     row = FRAME.to_dict("records")[0]
     content = {"encoder": ENCODER.to_data(), "state": ENCODER.to_data()["columns"]}
     refused = 0
-    for _ in range(600):
+    for _ in range(150):
         forged = json.loads(forge.forged(content, rng).text)
         for data in (
             forged.get("encoder"),
@@ -278,7 +278,7 @@ def test_forged_encoders_are_refused_or_used() -> None:
                     assert np.array_equal(encoder.transform([row])[0], found)
             except InvalidParameterError:
                 pass  # it asks for columns of other names or kinds
-    assert refused > 100
+    assert refused > 25
 
 
 class Doubled:

@@ -67,6 +67,7 @@ KINDS_IN = {
     ("disjoint", "arms"): "array",
     ("hybrid", "arms"): "array",
     ("update_many", "arms"): "known labels",
+    ("revise_many", "arms"): "known labels",
     ("LoanPricing", "source"): "text",
     ("register_id", "factory"): "function",
     ("simulate", "progress"): "progress",
@@ -380,12 +381,13 @@ def _contextual() -> Iterator[Call]:
         "save": {"path": str(Path(tempfile.mkdtemp(), "bandit.json"))},
     }.items():
         yield _method("ContextualBandit", bandit, name, arguments)
-    told = zib.ContextualBandit(contextual_policies.TOLD["by category"], n_features=2, seed=1)
-    told.update(1, 2.0, features, category=1)
+    by_category = contextual_policies.TOLD["by category"]
+    told = zib.ContextualBandit(by_category, n_features=2, arms=["a", "b"], seed=1)
+    told.update("b", 2.0, features, category=1)
     for name, arguments in {
         "predict": {"features": features, "category": 2},
-        "update": {"arm": 1, "reward": 1.0, "features": features, "category": 2},
-        "update_many": {"arms": [0, 1], "rewards": [0.0, 1.0], "features": features,
+        "update": {"arm": "b", "reward": 1.0, "features": features, "category": 2},
+        "update_many": {"arms": ["a", "b"], "rewards": [0.0, 1.0], "features": features,
                         "categories": [0, 2]},
     }.items():  # fmt: skip
         yield _method("told ContextualBandit", told, name, arguments)
@@ -396,8 +398,25 @@ def _contextual() -> Iterator[Call]:
         "select_many": {"features": features, "arms": ["b", "a"]},
         "predict": {"features": [1.0, 0.5], "level": 0.9, "arms": ["b", "a"]},
         "update": {"arm": "a", "reward": 1.0, "features": [1.0, 0.5]},
+        "means": {"level": 0.9, "anytime": True},
+        "add_arm": {"arm": "c"},
+        "remove_arm": {"arm": "b"},
     }.items():
         yield _method("ContextualBandit", users, name, arguments)
+    kept = zib.ContextualBandit(per_arm, n_features=2, arms=["a", "b"], seed=1, keep_rows=9)
+    since = copy.copy(kept)
+    kept.update_many(["a", "b"], [0.0, 2.0], features)
+    yield Call(
+        "ContextualBandit", zib.ContextualBandit, {"spec": spec, "n_features": 2, "keep_rows": 9}
+    )
+    for name, arguments in {
+        "revise": {"arm": "b", "old": 2.0, "new": 1.0, "features": features[1]},
+        "revise_many": {"arms": ["b"], "old": [2.0], "new": [1.0], "features": features[1:]},
+        "merge": {"other": copy.copy(kept), "since": since},
+        "update": {"arm": "a", "reward": 1.0, "features": [1.0, 0.5]},
+        "remove_arm": {"arm": "b"},
+    }.items():
+        yield _method("ContextualBandit", kept, name, arguments)
     yield from _encoders(per_arm)
 
 

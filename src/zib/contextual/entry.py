@@ -15,6 +15,7 @@ from numba.extending import overload
 from zib.contextual import policy
 from zib.contextual.links import inverse, value
 from zib.contextual.policy import choose
+from zib.contextual.tally import NO_TALLY, Tally, count
 from zib.core.entry import Entry, LoosePin, pinned
 from zib.core.kernel import CALLED, borrowing
 
@@ -31,9 +32,12 @@ class Buffers(NamedTuple):
     out: Any  # (capacity,) scores
     z_row: Any  # (d,) features of one action
     w_row: Any  # (q,)
+    tally: Tally  # where rewards are counted; of no arms where they are not
 
 
-def buffers(n_actions: int, n_magnitude: int, n_occurrence: int) -> Buffers:
+def buffers(
+    n_actions: int, n_magnitude: int, n_occurrence: int, tally: Tally = NO_TALLY
+) -> Buffers:
     """Return scratch space for rounds of up to `n_actions` actions, or a few more."""
     # an odd number of cache lines: columns of a row length that is a power of two would all
     # compete for the same few places in the processor's cache
@@ -46,6 +50,7 @@ def buffers(n_actions: int, n_magnitude: int, n_occurrence: int) -> Buffers:
         np.zeros(capacity),
         np.zeros(n_magnitude),
         np.zeros(n_occurrence),
+        tally,
     )
 
 
@@ -208,6 +213,7 @@ def update(pin: Any, arm: int, z_rows: Any, w_rows: Any, row: int, reward: float
     if not (_is_usable(z) and _is_usable(w)):
         return False
     policy.update(pin.spec, pin.state, arm, z, w, reward)
+    count(pin.out.tally, arm, reward, 1.0)
     return True
 
 
@@ -220,4 +226,5 @@ def learn(
     if not (_is_usable(z) and _is_usable(w)):
         return False
     policy.learn(pin.spec, pin.state, arm, z, w, reward, category)
+    count(pin.out.tally, arm, reward, 1.0)
     return True

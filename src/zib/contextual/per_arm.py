@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from zib.contextual import policy
 from zib.contextual.policy import Clock, lookup_policy, play_at_random, register_policy
@@ -127,6 +131,50 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
             work,
             out[:, k : k + 1],
         )
+
+
+# ---------------------------------------------------------------------------- arms come and go
+
+
+def is_split(spec: Any) -> bool:
+    """Whether a policy is `Disjoint`, or one around it."""
+    inner = getattr(spec, "spec", None)
+    return isinstance(spec, Disjoint) or (type(inner) in policy.POLICIES and is_split(inner))
+
+
+def with_arms(spec: Any, n_arms: int) -> Any:
+    """Return the policy for another number of arms; one that shares its models stays as it is."""
+    if isinstance(spec, Disjoint):
+        return spec._replace(n_arms=n_arms)
+    return spec._replace(spec=with_arms(spec.spec, n_arms)) if is_split(spec) else spec
+
+
+def regrouped(state: Any, fresh: Any, sources: Sequence[int]) -> Any:
+    """Return the state of other arms: for each the arm it was, or −1 if it is new.
+
+    `fresh` is the empty state for as many arms. The clock keeps counting the rewards of arms that
+    are gone.
+    """
+    if isinstance(state, ByArm):
+        chosen = np.asarray(sources, dtype=np.int64)
+        lead = state.clock.rounds.ndim - 1  # indices in front of that of the arm
+        _copy_arms(state.arms, fresh.arms, chosen, lead)
+        fresh.arms.clock.rounds[...] = np.expand_dims(state.clock.rounds, lead)
+        fresh.arms.clock.arms[...] = float(chosen.size)
+        return ByArm(fresh.arms, copy.deepcopy(state.clock))
+    if isinstance(state, tuple):
+        return type(state)(*(regrouped(s, f, sources) for s, f in zip(state, fresh, strict=True)))
+    return copy.deepcopy(state)
+
+
+def _copy_arms(old: Any, new: Any, chosen: Any, lead: int) -> None:
+    if isinstance(old, tuple):
+        for part, fresh in zip(old, new, strict=True):
+            _copy_arms(part, fresh, chosen, lead)
+        return
+    for k in np.flatnonzero(chosen >= 0):
+        at = (slice(None),) * lead
+        new[(*at, k)] = old[(*at, chosen[k])]
 
 
 register_policy(Disjoint, init=_init, scores=_scores, update=_update, moments=_moments)

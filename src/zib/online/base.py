@@ -191,12 +191,12 @@ class OnlinePolicy:
             f"`{name}` must be a finite number in [{low:g}, {high:g}]; got {validate.shown(reward)}"
         )
 
-    def _rewards(self, rewards: ArrayLike, n: int) -> NDArray[np.float64]:
+    def _rewards(self, rewards: ArrayLike, n: int, name: str = "rewards") -> NDArray[np.float64]:
         """Return the rewards of a batch of `n` as the policy learns them, or raise."""
-        given = validate.numbers("rewards", rewards)
+        given = validate.numbers(name, rewards)
         if given.shape != (n,):
             raise InvalidParameterError(
-                f"`rewards` must be numbers, one per arm, shape {(n,)}; got shape {given.shape}"
+                f"`{name}` must be numbers, one per arm, shape {(n,)}; got shape {given.shape}"
             )
         values = given - self._inflated
         if self._values is None:
@@ -205,7 +205,7 @@ class OnlinePolicy:
         else:
             allowed = self._listed(values)
         if not allowed.all():
-            self._reward(given[np.argmin(allowed)].item(), "rewards")  # raises: the first one
+            self._reward(given[np.argmin(allowed)].item(), name)  # raises: the first one
         return values
 
     def _listed(self, rewards: NDArray[np.float64]) -> NDArray[np.bool_]:

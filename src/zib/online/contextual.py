@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 import warnings
@@ -10,23 +9,25 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from zib.contextual import entry, policy
 from zib.contextual.by_category import part_of
 from zib.contextual.encoder import Encoder
 from zib.contextual.joint import JointUCB
 from zib.contextual.per_arm import Disjoint
-from zib.core import kernel, validate
+from zib.contextual.tally import new_tally
+from zib.core import kernel, saved, validate
+from zib.core.invariants import problem_in
 from zib.core.state import claim
 from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.online import links, warm
-from zib.online.actions import Actions
 from zib.online.base import Propensities, Seed
-from zib.online.categories import checked_categories, checked_category
+from zib.online.categories import checked_category
 from zib.online.encoding import checked_encoder, encoder_from_data, encoder_to_data
 from zib.online.features import Matrix, is_ready
-from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
+from zib.online.guard import InUseError, may_raise, undrawn
+from zib.online.history import History
+from zib.online.learning import Learning
 from zib.stats.predictions import Prediction, predictions
 
 _FIRST_CAPACITY = 32
@@ -35,7 +36,7 @@ _MANY_FEATURES = 100_000  # a file may say so many that its state does not show
 __all__ = ["ContextualBandit", "Prediction"]
 
 
-class ContextualBandit(Actions):
+class ContextualBandit(Learning):
     """A contextual policy in use: it decides by features.
 
     Parameters
@@ -55,6 +56,11 @@ class ContextualBandit(Actions):
         A fitted `zib.Encoder`: every call then takes dictionaries and frames as well as numbers.
         Or any fitted transformer with a method `transform`, as those of scikit-learn; it sees
         whatever is given as features. The number of features follows from it.
+    keep_rows
+        How many of the last rewards are kept with their features, so that they can be revised
+        (`revise`) and handed to others (`merge`): a number, True for all, or False for none. One
+        kept reward takes about as much memory as its features; beyond the number every reward is
+        learned twice, by the state and by the one before the kept rewards.
     seed
         A whole number, a NumPy Generator (used as it is, not copied), or None for a fresh stream.
     inflated
@@ -107,7 +113,9 @@ class ContextualBandit(Actions):
     _format_version = 3
     _compiled = (
         "_pin", "_space", "_select_one", "_select_pair", "_select_arms", "_select_users", "_learn",
+        "_learner",
     )  # fmt: skip
+    _changing = ("_state", "_tally", "_history")
 
     def __init__(
         self,
@@ -116,6 +124,7 @@ class ContextualBandit(Actions):
         n_features: int | tuple[int, int] | None = None,
         arms: Iterable[Hashable] | None = None,
         encoder: Any = None,
+        keep_rows: int | bool = False,
         seed: Seed = None,
         inflated: float = 0.0,
     ) -> None:
@@ -139,34 +148,32 @@ class ContextualBandit(Actions):
         self._d = validate.integer("n_features", d, low=1)
         self._q = validate.integer("n_features", q, low=1)
         super().__init__(spec, seed, inflated, getattr(links.innermost(spec), "horizon", None))
-        n_arms = getattr(spec, "n_arms", None)
-        self._known_arms = None if n_arms is None else int(n_arms)
-        self._arms = labels
+        self._capacity = _FIRST_CAPACITY
+        self._name(labels)
         if self._arms is not None and self._known_arms not in (None, len(self._arms)):
             raise InvalidParameterError(
                 f"`arms` must be {self._known_arms} labels, as many as the policy has arms; "
                 f"got {len(self._arms)}"
             )
-        self._position = {label: k for k, label in enumerate(self._arms or ())}
         self._state = policy.init(spec, self._d, self._q)
-        self._capacity = max(_FIRST_CAPACITY, len(self._position), self._known_arms or 0)
+        self._tally = new_tally(len(self._every))
+        self._history = None
+        if keep_rows is not False:
+            keep = None if keep_rows is True else validate.integer("keep_rows", keep_rows, low=1)
+            self._history = History(spec, len(self._every), keep)
         self._prepare()
 
     def _prepare(self) -> None:
-        self._space = entry.buffers(self._capacity, self._d, self._q)
+        self._space = entry.buffers(self._capacity, self._d, self._q, self._tally)
         self._pin = entry.pin(self._spec, self._state, self._rng, self._space)
         self._select_one = entry.select_one.for_spec(self._spec)
         self._select_pair = entry.select.for_spec(self._spec)
         self._select_arms = entry.select_arms.for_spec(self._spec)
         self._select_users = entry.select_users.for_spec(self._spec)
-        self._n_categories = int(getattr(self._spec, "n_categories", 0))
-        told = self._n_categories > 0
-        self._learn = (entry.learn if told else entry.update).for_spec(self._spec)
+        self._prepare_learning()
         if may_raise(self._spec):
             for name in ("_select_one", "_select_pair", "_select_arms", "_select_users"):
                 setattr(self, name, undrawn(self._rng, getattr(self, name)))
-            careful = Careful(arrays_in(self._state), repeatable=not self._has_objects)
-            self._learn = functools.partial(_carefully, careful, self._learn)
         # What the quick checks compare with: the width of a matrix that serves both parts, and
         # the numbers of rows that need no second look.
         # A transformer of others may want to see a matrix first, whatever it looks like.
@@ -176,11 +183,6 @@ class ContextualBandit(Actions):
             self._fewest = self._most = len(self._arms)
         else:
             self._fewest, self._most = 1, min(room, self._known_arms or room)
-
-    @property
-    def _has_objects(self) -> bool:
-        """Whether the state holds models that are Python objects."""
-        return kernel.is_interpreted(self._spec)
 
     # ------------------------------------------------------------------------------- what it is
 
@@ -357,106 +359,6 @@ class ContextualBandit(Actions):
         magnitudes = None if whole else links.magnitudes(self._spec)
         return predictions(labels, out, probabilities, magnitudes, level, self._inflated)
 
-    # -------------------------------------------------------------------------------- learning
-
-    def update(
-        self,
-        arm: Hashable,
-        reward: float,
-        features: Any = None,
-        *,
-        arms: Iterable[Hashable] | None = None,
-        category: int | None = None,
-    ) -> None:
-        """Learn the reward of one decision, now or long after it was made.
-
-        Parameters
-        ----------
-        arm
-            What `select` returned.
-        reward
-            The reward.
-        features
-            What was decided on: the vector of the user, or the whole matrix or only the row of
-            `arm` in it; or a tuple of two of these.
-        arms
-            Labels of the rows, if `select` was given them and `features` is the whole matrix.
-        category
-            For policies that are told it (`zib.contextual.ByCategory`): which of their categories
-            the reward is, 1, 2, …, or None where nothing happened.
-        """
-        if is_ready(features, self._width):
-            z = w = features
-            alone = False
-        else:
-            z, w, alone = self._decided(features)
-        row, k = self._place(arm, len(z), arms, alone)
-        value = self._reward(reward)
-        told: tuple[int, ...] = ()
-        if category is not None or self._n_categories > 0:
-            told = (checked_category(self._n_categories, category, value),)
-        if not self._enter(False):
-            raise InUseError
-        try:
-            if self._learned + 1 > self._warn_after:
-                self._refuse_features(z, w, row)
-                self._warn_of_horizon()
-            if not self._learn(self._pin, k, z, w, row, value, *told):
-                self._refuse_features(z, w, row)
-            self._learned += 1
-        finally:
-            self._leave()
-
-    def update_many(
-        self,
-        arms: Iterable[Hashable],
-        rewards: ArrayLike,
-        features: Any,
-        categories: ArrayLike | None = None,
-    ) -> None:
-        """Learn a batch, in the given order; all of it or, after an error, nothing.
-
-        Parameters
-        ----------
-        arms
-            The actions taken.
-        rewards
-            Their rewards.
-        features
-            One row per reward: the vector of the user, or the features of the action that was
-            taken; or a tuple of two such matrices.
-        categories
-            Their categories, as for `update`; 0 where nothing happened.
-        """
-        known = validate.iterable("arms", arms)
-        ids = self._numbers(known)
-        values = self._rewards(rewards, len(ids))
-        told: list[tuple[int, ...]] = [()] * len(ids)
-        if categories is not None or self._n_categories > 0:
-            kinds = checked_categories(self._n_categories, categories, values)
-            told = [(kind,) for kind in kinds.tolist()]
-        if not ids.size:
-            return
-        z, w = self._rows(features)
-        if len(z) != len(ids):
-            raise InvalidParameterError(
-                f"`features` must have one row per reward, {len(ids)}; got {len(z)}"
-            )
-        self._refuse_features(z, w)
-        with self._alone():
-            if self._learned + len(ids) > self._warn_after:
-                self._warn_of_horizon()
-            before = copy.deepcopy(self._state) if may_raise(self._spec) else None
-            try:
-                for row, (k, value) in enumerate(zip(ids.tolist(), values.tolist(), strict=True)):
-                    self._learn(self._pin, k, z, w, row, value, *told[row])
-            except BaseException:
-                if before is not None:
-                    self._state = before
-                    self._prepare()
-                raise
-            self._learned += len(ids)
-
     # ------------------------------------------------------------------------------ keeping it
 
     def _use_everything(self) -> None:
@@ -468,6 +370,8 @@ class ContextualBandit(Actions):
         return {
             "n_features": [self._d, self._q],
             "encoder": encoder_to_data(self._encoder),
+            "tally": saved.state_to_data(self._tally),
+            "rows": None if self._history is None else self._history.to_data(),
         }
 
     @classmethod
@@ -486,6 +390,23 @@ class ContextualBandit(Actions):
             seed=seed,
             inflated=content["inflated"],
         )
+
+    def _restore(self, content: dict[str, Any]) -> None:
+        if content["format_version"] == 2:  # without tally, rows and encoder
+            return
+        counted = saved.state_from_data(content["tally"], self._tally, "tally")
+        problem = problem_in(counted)
+        if problem is not None:
+            raise saved.SavedStateError(f"the saved entry 'tally' cannot be: {problem}")
+        self._tally = counted
+        if content["rows"] is not None:
+            self._history = History.from_data(
+                content["rows"],
+                self._spec,
+                len(self._every),
+                (self._d, self._q),
+                self._checked_outcome,
+            )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `dumps` to a file, whole or not at all.
@@ -523,10 +444,3 @@ class ContextualBandit(Actions):
         a bandit whose encoder was not saved, or to replace it by one with as many features.
         """
         return cls._read_file(path, seed, encoder=encoder)
-
-
-def _carefully(
-    careful: Careful, learn: Any, pin: Any, k: int, z: Matrix, w: Matrix, row: int, *reward: Any
-) -> Any:
-    """Learn one row; a copy of it, since it may have to be learned again."""
-    return careful(learn, pin, k, z[row : row + 1].copy(), w[row : row + 1].copy(), 0, *reward)
