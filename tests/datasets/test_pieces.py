@@ -45,7 +45,7 @@ def posted():
     passes._MACHINES.reset(token)
 
 
-def a_log(n: int = 9_000, seed: int = 4) -> LoggedData:
+def a_log(n: int = 9_000, seed: int = 4, clusters: bool = True) -> LoggedData:
     rng = np.random.default_rng(seed)
     arm = rng.integers(0, 3, n)
     context = np.column_stack([rng.normal(size=n), rng.integers(0, 2, n)])
@@ -56,7 +56,7 @@ def a_log(n: int = 9_000, seed: int = 4) -> LoggedData:
         propensity=np.full(n, 1 / 3),
         context=context,
         time=np.sort(rng.random(n)) * 1e6 + 1.7e9,
-        cluster=rng.integers(0, 800, n),
+        cluster=rng.integers(0, 800, n) if clusters else None,
     )
 
 
@@ -108,15 +108,35 @@ def test_advice_is_the_same_by_a_cluster(small):
     same(advice(log), advice(log, backend="dask", workers=2))
 
 
+def observational(n: int = 9_000) -> LoggedData:
+    """A log in which the context has a say in which arm is played."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(n, 2))
+    arm = (rng.random(n) < 1 / (1 + np.exp(-x[:, 0]))).astype(int)
+    pays = rng.random(n) < 0.1 + 0.05 * arm + 0.05 * (x[:, 0] > 0)
+    reward = np.where(pays, rng.lognormal(1.0, 0.7, n), 0.0)
+    return LoggedData.from_arrays(arm, reward, context=x)
+
+
 @pytest.mark.slow
-def test_advice_hardly_depends_on_the_pieces(monkeypatch):
+@pytest.mark.parametrize("log", [a_log(), observational()], ids=["drawn", "observed"])
+def test_advice_hardly_depends_on_the_pieces(monkeypatch, log):
     """What a reader forgot to merge would be missing."""
     monkeypatch.setattr(passes, "BLOCK", 1_024)
-    log, found = a_log(), []
+    found = []
     for piece in (1, 1_000):
         monkeypatch.setattr(passes, "PIECE", piece)
         found.append(advice(log))
     close(*found)
+
+
+@pytest.mark.slow
+def test_advice_on_an_observed_log_is_the_same_by_workers(small, posted):
+    log = observational()
+    there = advice(log)
+    assert there["balance"]["fails"]
+    passes._MACHINES.set(Machines())
+    same(there, advice(log))
 
 
 def close(one, other, path="") -> None:
@@ -134,27 +154,50 @@ def close(one, other, path="") -> None:
         assert one == other, path
 
 
-@pytest.mark.parametrize("source", ["logged", pytest.param("strata", marks=pytest.mark.slow)])
-def test_evaluation_is_the_same_by_workers(small, posted, source):
-    log = a_log()
+SOURCES = {"logged": "logged", "strata": Strata(["x1"]), "estimated": "estimated"}
 
-    def values():
-        found = evaluate(
-            log,
-            {"b": "b", "mixed": {"a": 0.2, "b": 0.3, "c": 0.5}},
-            estimators=("ips", "dr", "replay"),
-            propensities="logged" if source == "logged" else Strata(["x1"]),
-            baseline="logging",
-            interval="bootstrap",
-            replicates=200,
-        )
-        return [list(value._asdict().values()) if hasattr(value, "_asdict") else vars(value)
-                for value in (*found.values, *found.differences)]  # fmt: skip
 
-    there = values()
+def values(log, source, interval="bootstrap"):
+    found = evaluate(
+        log,
+        {"b": "b", "mixed": {"a": 0.2, "b": 0.3, "c": 0.5}},
+        estimators=("ips", "dr", "replay"),
+        propensities=SOURCES[source],
+        baseline="logging",
+        interval=interval,
+        replicates=200,
+    )
+    rows = (*found.values, *found.differences, *found.diagnostics)
+    return [row._asdict() if hasattr(row, "_asdict") else vars(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("source", "interval"),
+    [
+        ("logged", "bootstrap"),
+        pytest.param("strata", "bootstrap", marks=pytest.mark.slow),
+        pytest.param("logged", "corrected", marks=pytest.mark.slow),
+        pytest.param("estimated", "corrected", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*estimated:UserWarning")
+def test_evaluation_is_the_same_by_workers(small, posted, source, interval):
+    log = a_log(clusters=interval == "corrected")
+    there = values(log, source, interval)
     assert posted.parts >= 5
     passes._MACHINES.set(Machines())
-    same(there, values())
+    same(there, values(log, source, interval))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interval", ["bootstrap", "corrected"])
+def test_evaluation_hardly_depends_on_the_pieces(monkeypatch, interval):
+    monkeypatch.setattr(passes, "BLOCK", 1_024)
+    log, found = a_log(clusters=interval == "corrected"), []
+    for piece in (1, 1_000):
+        monkeypatch.setattr(passes, "PIECE", piece)
+        found.append(values(log, "strata", interval))
+    close(*found)
 
 
 def test_workers_read_files_by_themselves(small, posted, tmp_path, monkeypatch):

@@ -209,18 +209,33 @@ def _grouped(found: Iterator[Block], size: int) -> Iterator[list[Block]]:
 def merge_parts(reader: Any, other: Any, *own: str) -> None:
     """Merge two readers attribute by attribute.
 
-    What has a method ``merge`` is merged; names in `own` are left to the caller; everything else
-    has to be a setting, the same in both. So a reader with a new part cannot forget to merge it.
+    What has a method ``merge`` is merged, also in lists and dictionaries and where one side has
+    none yet; True in one is True; names in `own` are left to the caller. Everything else has to be
+    a setting, the same in both. So a reader with a new part cannot forget to merge it.
     """
     for name, value in vars(reader).items():
+        if name in own:
+            continue
         there = getattr(other, name)
-        if hasattr(value, "merge"):
-            if there is not None:
-                value.merge(there)
-        elif name not in own and not (
-            value is there or (isinstance(value, (int, float, str, tuple)) and value == there)
-        ):
+        if value is None and hasattr(there, "merge"):
+            setattr(reader, name, there)
+        elif isinstance(value, bool):
+            setattr(reader, name, value or there)
+        elif not _merged(value, there):
             raise TypeError(f"{type(reader).__name__} must say how `{name}` is merged")
+
+
+def _merged(one: Any, other: Any) -> bool:
+    """Merge what can be; return whether the two are one now."""
+    if hasattr(one, "merge"):
+        if other is not None:
+            one.merge(other)
+        return True
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_merged, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_merged(one[key], other[key]) for key in one)
+    return one is other or (isinstance(one, (int, float, str, tuple)) and bool(one == other))
 
 
 def _look_at(shared: tuple[Any, int, tuple[Reader, ...], bool], part: Any) -> Piece:

@@ -155,8 +155,15 @@ class JointMoments:
         mean = columns.mean(axis=0)
         centred = columns - mean
         products = (centred[:, :, None] * centred[:, None, :]).reshape(n, width * width)
-        second = centred.T @ centred
         third = (products.T @ centred).reshape(width, width, width)
+        self._join(n, mean, centred.T @ centred, third)
+
+    def merge(self, other: JointMoments) -> None:
+        """Take all that another accumulator has seen."""
+        if other.n:
+            self._join(other.n, other.mean, other.second, other.third)
+
+    def _join(self, n: int, mean: Array, second: Array, third: Array) -> None:
         before, total = self.n, self.n + n
         step = mean - self.mean
         outer = np.multiply.outer(step, step)

@@ -7,6 +7,7 @@ doubly robust values take their place.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -195,8 +196,7 @@ class BalanceReader:
 
     def merge(self, other: BalanceReader) -> None:
         """Take what was read of the rows that follow."""
-        merge_parts(self, other, "_clustered")
-        self._clustered |= other._clustered
+        merge_parts(self, other)
 
     def rows(self) -> tuple[Codes, Array]:
         """Return arm and context of the sample; of each cluster one row, drawn at random."""
@@ -280,7 +280,9 @@ class RobustValues:
         self._survey, self._source = survey, source
         self._share = survey.totals.rows / max(log.n_rows, 1)
         self._there = survey.totals.rows > 0
-        n_arms = len(log.arms)
+        self._reset(len(log.arms))
+
+    def _reset(self, n_arms: int) -> None:
         self.rows = self.right = self.kept = 0
         self.weight, self.squares = np.zeros(n_arms), np.zeros(n_arms)
         width = 2 * n_arms
@@ -317,12 +319,33 @@ class RobustValues:
     def _add(self, psi: Array) -> None:
         mean = psi.mean(axis=0)
         centred = psi - mean
-        n, total = len(psi), self.kept + len(psi)
-        step = mean - self.mean
-        self.second += centred.T @ centred + np.multiply.outer(step, step) * (self.kept * n / total)
-        self.mean = self.mean + step * (n / total)
+        self._join(len(psi), mean, centred.T @ centred)
         self.third.add(psi)
+
+    def _join(self, n: int, mean: Array, second: Array) -> None:
+        total = self.kept + n
+        if n:
+            step = mean - self.mean
+            self.second += second + np.multiply.outer(step, step) * (self.kept * n / total)
+            self.mean = self.mean + step * (n / total)
         self.kept = total
+
+    def fresh(self) -> RobustValues:
+        """Return a reader with the same fits that has seen nothing."""
+        out = copy.copy(self)
+        out._reset(self.weight.size)
+        return out
+
+    def merge(self, other: RobustValues) -> None:
+        """Take what was found in the rows that follow."""
+        self.weight, self.squares = self.weight + other.weight, self.squares + other.squares
+        self.rows, self.right = self.rows + other.rows, self.right + other.right
+        self._join(other.kept, other.mean, other.second)
+        self.third.merge(other.third)
+        if self.clustered is None:
+            self.clustered = other.clustered
+        elif other.clustered is not None:
+            self.clustered.merge(other.clustered)
 
     def errors(self) -> tuple[Array, Array, float]:
         """Return covariance matrix and skewness of the means, and degrees of freedom."""

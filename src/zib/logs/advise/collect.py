@@ -208,9 +208,7 @@ class _Collector:
 
     def merge(self, other: _Collector) -> None:
         """Take what was kept of the rows that follow."""
-        if self._clusters is None:  # there is none until a row has a cluster
-            self._clusters, other._clusters = other._clusters, None
-        merge_parts(self, other, "_top", "_clusters")
+        merge_parts(self, other, "_top")
         self._top = _largest(self._top, other._top)
 
     def collected(self, log: Log) -> Collected:

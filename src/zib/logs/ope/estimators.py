@@ -20,6 +20,7 @@ switch     v + w·(r − q)·[w≤c]
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import NamedTuple
 
@@ -231,6 +232,24 @@ class Resampled:
             part = features[start : start + _ROWS_AT_ONCE]
             draws = rng.integers(0, _LEVELS, (self._replicates, len(part)), dtype=np.uint16)
             self._sums += _POISSON[draws].astype(np.float64) @ part
+
+    def fresh(self) -> Resampled:
+        """Return one that keeps the same products and has seen nothing."""
+        out = copy.copy(self)
+        out._shift, out._sums = None, np.zeros_like(self._sums)
+        return out
+
+    def merge(self, other: Resampled) -> None:
+        """Take in other rows, whose columns may have been shifted by something else."""
+        if other._shift is None:
+            return
+        if self._shift is None:
+            self._shift = other._shift
+        by = other._shift - self._shift
+        i, j = self._pairs
+        n, first = other._sums[:, :1], other._sums[:, 1 : 1 + self._width]
+        second = other._sums[:, 1 + self._width :] + first[:, i] * by[j] + first[:, j] * by[i]
+        self._sums += np.hstack([n, first + n * by, second + n * (by[i] * by[j])])
 
     def replicate(
         self, kinds: tuple[Kind, ...], signs: Array, at: list[int]

@@ -260,6 +260,12 @@ class WeightSums:
         self.paid_squares += float(inside @ inside)
         self.largest = max(self.largest, float(weight.max(initial=0.0)))
 
+    def merge(self, other: WeightSums) -> None:
+        """Take in the sums of other rows."""
+        for name, value in vars(other).items():
+            mine = getattr(self, name)
+            setattr(self, name, max(mine, value) if name == "largest" else mine + value)
+
     @property
     def effective_rows(self) -> float:
         """(Σw)²/Σw²: as many rows of the target policy's own would say as much."""

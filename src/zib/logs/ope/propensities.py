@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -87,6 +88,13 @@ class Source:
 
     def look(self, block: Block) -> None:
         """Learn from the rows of a block."""
+
+    def fresh(self) -> Source:
+        """Return one that has seen nothing; one that learns nothing returns itself."""
+        return self
+
+    def merge(self, other: Any) -> None:
+        """Take what was learned from the rows that follow."""
 
     def finish(self) -> None:
         """Be ready to answer."""
@@ -189,6 +197,10 @@ class StrataSource(Source):
         """Count the arms of each stratum."""
         stratum = self._strata(block)
         n = len(self._number)
+        self._make_room(n)
+        np.add.at(self._counts, (stratum, block.arm), 1)
+
+    def _make_room(self, n: int) -> None:
         if n > MOST_STRATA:
             raise InvalidParameterError(
                 f"`columns` must define at most {MOST_STRATA} strata; there are more: "
@@ -198,7 +210,18 @@ class StrataSource(Source):
             larger = np.zeros((2 * n, self._n_arms), dtype=np.int64)
             larger[: len(self._counts)] = self._counts
             self._counts = larger
-        np.add.at(self._counts, (stratum, block.arm), 1)
+
+    def fresh(self) -> StrataSource:
+        """Return one that has seen nothing."""
+        out = copy.copy(self)
+        out._number, out._counts = {}, np.zeros((8, self._n_arms), dtype=np.int64)
+        return out
+
+    def merge(self, other: StrataSource) -> None:
+        """Take the counts of other rows."""
+        at = [self._number.setdefault(key, len(self._number)) for key in other._number]
+        self._make_room(len(self._number))
+        self._counts[at] += other._counts[: len(at)]
 
     def of(self, block: Block) -> Array:
         """Return the share of the arm played in each row within its stratum."""
@@ -236,6 +259,15 @@ class LogisticSource(Source):
         fold = self._fold(block)
         for f, sampler in enumerate(self._samplers):
             sampler.add(block, np.flatnonzero(fold == f))
+
+    def fresh(self) -> LogisticSource:
+        """Return one that has seen nothing."""
+        return copy.deepcopy(self)
+
+    def merge(self, other: LogisticSource) -> None:
+        """Take what was drawn from other rows."""
+        for sampler, there in zip(self._samplers, other._samplers, strict=True):
+            sampler.merge(there)
 
     def finish(self) -> None:
         """Fit."""

@@ -23,7 +23,7 @@ from zib.logs.ope.estimators import (
 from zib.logs.ope.evaluation import GRADES, Diagnostics, Difference, Value, WeightSums, grade
 from zib.logs.ope.policies import Target
 from zib.logs.ope.propensities import Source
-from zib.logs.passes import Array, Block, RowSampler, Totals, joined_samples
+from zib.logs.passes import Array, Block, RowSampler, Totals, joined_samples, merge_parts
 from zib.stats import intervals
 from zib.stats.clustered import ClusteredMoments
 from zib.stats.moments import JointMoments
@@ -66,6 +66,17 @@ class Survey:
             fold = folds_of(self.seed, block.start, block.size, self.folds, block.cluster)
             for f, sampler in enumerate(self._samplers):
                 sampler.add(block, np.flatnonzero(fold == f))
+
+    def fresh(self) -> Survey:
+        """Return a survey of nothing."""
+        out = copy.copy(self)
+        out.source = self.source.fresh()
+        out.totals, out._samplers = copy.deepcopy(self.totals), copy.deepcopy(self._samplers)
+        return out
+
+    def merge(self, other: Survey) -> None:
+        """Take what was found in the rows that follow."""
+        merge_parts(self, other, "_model", "models")
 
     def finish(self) -> None:
         """Fit what is to be fitted."""
@@ -136,6 +147,14 @@ class LargestWeights:
                 chosen = target.of(block)[np.arange(block.size), block.arm]
                 self.found[j] = max(self.found[j], float((chosen / b).max()))
 
+    def fresh(self) -> LargestWeights:
+        """Return a reader that has seen nothing."""
+        return LargestWeights(self._targets, self._source)
+
+    def merge(self, other: LargestWeights) -> None:
+        """Take what was found in other rows."""
+        np.maximum(self.found, other.found, out=self.found)
+
 
 class _Estimate(NamedTuple):
     """One policy by one estimator; `kinds` and `at` also hold the baseline, if it is another."""
@@ -162,13 +181,10 @@ class EvaluationPass:
         clip: float,
         seed: int,
     ) -> None:
-        self._log, self._targets, self._base, self._names = log, targets, base, names
+        self._arms, self._targets, self._base, self._names = log.arms, targets, base, names
         self._survey, self._clip, self._seed = survey, clip, seed
         self.largest = LargestWeights(targets, survey.source)
-        self._missing = np.zeros((len(targets), survey.n_arms))
-        self._cut = np.zeros(len(targets))
-        self._sums = [{name: WeightSums() for name in ("raw", *names)} for _ in targets]
-        self._rows = 0
+        self._reset()
         # Rewards are counted in units of about the largest: cubes of huge ones stay finite. A power
         # of two, so that not a bit changes.
         low, high = survey.range
@@ -195,6 +211,33 @@ class EvaluationPass:
                 pair, pair_at = (kind, kinds[base, e]), at[j, e] + at[base, e]
             moments = JointMoments(len(pair_at))
             self._estimates.append(_Estimate(j, e, kind, at[j, e], pair, pair_at, moments))
+
+    def _reset(self) -> None:
+        names, targets = ("raw", *self._names), self._targets
+        self._missing = np.zeros((len(targets), self._survey.n_arms))
+        self._cut = np.zeros(len(targets))
+        self._sums = [{name: WeightSums() for name in names} for _ in targets]
+        self._rows = 0
+
+    def fresh(self) -> EvaluationPass:
+        """Return a pass with the same policies and models that has seen nothing."""
+        out = copy.copy(self)
+        out._reset()
+        out._estimates = [
+            one._replace(moments=JointMoments(len(one.pair_at))) for one in self._estimates
+        ]
+        out._resampled = None if self._resampled is None else self._resampled.fresh()
+        return out
+
+    def merge(self, other: EvaluationPass) -> None:
+        """Take what was found in the rows that follow."""
+        given = ("_survey", "_targets", "largest", "_unit", "_estimates")
+        merge_parts(self, other, *given, "_missing", "_cut", "_rows")
+        self._missing += other._missing
+        self._cut += other._cut
+        self._rows += other._rows
+        for one, there in zip(self._estimates, other._estimates, strict=True):
+            one.moments.merge(there.moments)
 
     def resample(self, replicates: int) -> None:
         """Also keep what the bootstrap needs."""
@@ -265,7 +308,7 @@ class EvaluationPass:
         """Return what the weights of a policy look like."""
         target, sums = self._targets[j], self._sums[j]["raw"]
         missing = dict(target.outside)
-        for arm, mass in zip(self._log.arms, self._missing[j] / self._rows, strict=True):
+        for arm, mass in zip(self._arms, self._missing[j] / self._rows, strict=True):
             if mass > 1e-12:
                 missing[arm] = float(mass)
         total = float(sum(missing.values()))
