@@ -102,6 +102,40 @@ def _absent(quick: bool) -> list[Row]:
     ]
 
 
+# ------------------------------------------------------------------------- drawn from an allocation
+
+
+def _repeat(call: Callable[[], object]) -> Work:
+    def work(rounds: int) -> None:
+        for _ in range(rounds):
+            call()
+
+    return work
+
+
+def _round(bandit: zib.Bandit) -> None:
+    bandit.update(bandit.select(return_propensity=True)[0], 0.0)
+
+
+def _served(quick: bool) -> list[Row]:
+    """Measure decisions with propensities: from a table, and with a table made anew."""
+    specs = {"zib ZIUCB": OURS["ucb"]["zib ZIUCB"], "zib ZITS": OURS["ts"]["zib ZITS"],
+             "zib ZIAdaptive": OURS["limit"]["zib ZIAdaptive"]}  # fmt: skip
+    rows: list[Row] = []
+    for who, spec in specs.items():
+        bandit = zib.Bandit(spec, n_arms=scene.N_ARMS, seed=0)
+        player(bandit.select, bandit.update)(1_000)
+        calls: dict[str, Callable[[], object]] = {
+            "select with propensity": partial(bandit.select, return_propensity=True),
+            "select among three arms": partial(bandit.select, arms=[1, 2, 3]),
+            "select with propensity after an update, and the update": partial(_round, bandit),
+        }
+        works = {what: _repeat(call) for what, call in calls.items()}
+        best = interleaved(works, seconds=0.05 if quick else 0.2, repeats=3 if quick else 7)
+        rows += [Row("online", what, who, 1e6 * value, "µs") for what, value in best.items()]
+    return rows
+
+
 # ---------------------------------------------------------------------------------------- many arms
 
 MANY = 1_000
@@ -143,6 +177,7 @@ def _many_arms(quick: bool) -> list[Row]:
 
 PARTS: dict[str, Part] = {
     **{WHAT[kind]: partial(_turns, kind) for kind in OURS},
+    "with propensities": _served,
     "many arms": _many_arms,
     "peers left out": _absent,
 }

@@ -14,7 +14,7 @@ from scipy import optimize, stats
 
 import zib
 from tests.policies import ONLINE
-from zib import InvalidParameterError, mab
+from zib import InvalidParameterError, contextual, mab
 from zib.core import saved
 from zib.core.entry import interpreted
 from zib.online.allocation import Allocation, GuardRails, of_largest
@@ -398,4 +398,93 @@ def test_arms_that_are_none_are_refused(arms, words) -> None:
             bandit.select(arms, **options)
         with pytest.raises(InvalidParameterError, match=words):
             bandit.select_many(3, arms, **options)
+    assert bandit.dumps() == before
+
+
+# ---------------------------------------------------------------------------------- with features
+
+CONTEXTUAL_TS = contextual.Disjoint(spec=contextual.LaplaceTS(memory=256), n_arms=3)
+USER = [1.0, -0.5]
+
+
+def taught(spec=CONTEXTUAL_TS, n=60, **options) -> zib.ContextualBandit:
+    bandit = zib.ContextualBandit(spec, n_features=2, arms=["a", "b", "c"], seed=5, **options)
+    rng = np.random.default_rng(6)
+    arms = [bandit.arms[k] for k in rng.integers(3, size=n)]
+    rewards = (rng.random(n) < 0.4) * (2.0 + rng.random(n))
+    bandit.update_many(arms, rewards, np.column_stack([np.ones(n), rng.normal(size=n)]))
+    return bandit
+
+
+def test_with_features_served_arms_are_as_frequent_as_propensities_say() -> None:
+    """The sum of (served − propensity) is a martingale: 5 standard errors, 6e-7 for each arm."""
+    bandit = taught(least_share=0.1, draws=10)
+    off, variance = dict.fromkeys("abc", 0.0), dict.fromkeys("abc", 0.0)
+    for _ in range(150):
+        shares = bandit.propensities(USER)
+        assert shares.exact
+        assert min(shares.values()) >= 0.1
+        arm, share = bandit.select(USER, return_propensity=True)
+        assert share == shares[arm]  # those of the next decision
+        for each in "abc":
+            off[each] += (arm == each) - shares[each]
+            variance[each] += shares[each] * (1 - shares[each])
+    for each in "abc":
+        assert abs(off[each]) < 5 * math.sqrt(variance[each])
+
+
+def test_with_features_the_stream_and_the_state_decide() -> None:
+    bandit = taught(draws=20)
+    twin = zib.ContextualBandit.loads(bandit.dumps())
+    users = np.column_stack([np.ones(5), np.arange(5.0)])
+    served = [bandit.select(user, return_propensity=True) for user in users]
+    arms, shares = twin.select_many(users, return_propensity=True)
+    assert list(zip(arms, shares.tolist(), strict=True)) == served
+    assert bandit.dumps() == twin.dumps()
+    assert all(0.0 < share <= 1.0 for _, share in served)
+    some = [bandit.select(USER, arms=["c", "a"], return_propensity=True)[0] for _ in range(10)]
+    assert set(some) <= {"a", "c"}
+    bandit.set_shares(least_share=0.3)
+    assert set(bandit.select_many(np.tile(users, (8, 1)))) == {"a", "b", "c"}
+
+
+def test_rows_of_one_model_are_served_with_propensities() -> None:
+    bandit = zib.ContextualBandit(n_features=2, seed=1)
+    features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    bandit.update_many([0, 1], [4.0, 0.0], features[:2])
+    row, share = bandit.select(features, return_propensity=True)
+    assert (row, share) == (bandit.select(features), 1.0)
+    bandit.set_shares(least_share=0.2)
+    assert sorted(bandit.propensities(features).values()) == pytest.approx([0.2, 0.2, 0.6])
+    before = bandit.dumps()
+    with pytest.raises(InvalidParameterError, match="at most 1/6, so that 6 arms can have it"):
+        bandit.select(features * 2)
+    with pytest.raises(InvalidParameterError, match="`largest_share` must be 1 where actions have"):
+        bandit.set_shares(largest_share=0.5)
+    assert bandit.dumps() == before
+
+
+def test_with_features_a_new_arm_is_limited_until_its_rewards_return() -> None:
+    for spec in (None, CONTEXTUAL_TS):
+        check_new_arm(taught(spec, n=200, largest_share=0.1, evidence=20, draws=20))
+
+
+def check_new_arm(bandit: zib.ContextualBandit) -> None:
+    free = max(bandit.propensities(USER).values())
+    bandit.add_arm("d")
+    for user in ([1.0, 3.0], [1.0, -3.0], USER):
+        shares = bandit.propensities(user)
+        assert shares["d"] <= 0.1 + 1e-12
+        assert sum(shares.values()) == pytest.approx(1.0)
+    assert max(bandit.propensities(USER).values()) > 0.3 * free
+    twin = zib.ContextualBandit.loads(bandit.dumps())
+    assert twin.guard_rails == bandit.guard_rails
+    bandit.update_many(["d"] * 20, [50.0] * 20, [USER] * 20)
+    assert bandit.propensities(USER)["d"] > 0.9
+    bandit.set_shares(least_share=0.1, largest_share=1.0)
+    for k in range(6):
+        bandit.add_arm(k)
+    before = bandit.dumps()
+    with pytest.raises(InvalidParameterError, match="`least_share` must be at most 1/11"):
+        bandit.add_arm("more")
     assert bandit.dumps() == before

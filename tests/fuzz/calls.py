@@ -366,13 +366,15 @@ def _contextual() -> Iterator[Call]:
     yield Call(
         "ContextualBandit",
         zib.ContextualBandit,
-        {"spec": spec, "n_features": 2, "arms": ["a", "b"], "seed": 1, "inflated": 0.0},
-    )
+        {"spec": spec, "n_features": 2, "arms": ["a", "b"], "seed": 1, "inflated": 0.0,
+         "least_share": 0.1, "largest_share": 0.5, "evidence": 10, "draws": 50},
+    )  # fmt: skip
     features = [[1.0, 0.0], [0.0, 1.0]]
     bandit = zib.ContextualBandit(spec, n_features=2, arms=["a", "b"], seed=1)
     bandit.update_many(["a", "b"], [0.0, 2.0], features)
     for name, arguments in {
-        "select": {"features": features, "arms": ["b", "a"]},
+        "select": {"features": features, "arms": ["b", "a"], "return_propensity": True},
+        "set_shares": {"least_share": 0.1, "largest_share": 0.5, "evidence": 10, "draws": 50},
         "indices": {"features": features, "arms": ["b", "a"]},
         "propensities": {"features": features, "draws": 5, "arms": ["b", "a"]},
         "predict": {"features": features, "level": 0.9, "arms": ["b", "a"]},
@@ -394,8 +396,8 @@ def _contextual() -> Iterator[Call]:
     per_arm = contextual.Disjoint(spec=spec, n_arms=2)
     users = zib.ContextualBandit(per_arm, n_features=2, arms=["a", "b"], seed=1)
     for name, arguments in {
-        "select": {"features": [1.0, 0.5], "arms": ["b", "a"]},
-        "select_many": {"features": features, "arms": ["b", "a"]},
+        "select": {"features": [1.0, 0.5], "arms": ["b", "a"], "return_propensity": True},
+        "select_many": {"features": features, "arms": ["b", "a"], "return_propensity": True},
         "predict": {"features": [1.0, 0.5], "level": 0.9, "arms": ["b", "a"]},
         "update": {"arm": "a", "reward": 1.0, "features": [1.0, 0.5]},
         "means": {"level": 0.9, "anytime": True},

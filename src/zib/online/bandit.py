@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from zib.core import entry, kernel, saved, validate
 from zib.core.exact import (
@@ -25,17 +25,11 @@ from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.mab.adaptive import ZIAdaptive
 from zib.mab.wrappers import Wrapper
 from zib.online import warm
-from zib.online.allocation import (
-    MOST_KEPT,
-    Allocation,
-    GuardRails,
-    largest,
-    of_largest,
-    stream_of,
-)
-from zib.online.base import OnlinePolicy, Propensities, Seed
+from zib.online.allocation import GuardRails
+from zib.online.base import Propensities, Seed
 from zib.online.categories import checked_categories, checked_category
 from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
+from zib.online.served import ServedArms
 from zib.stats.arm_means import ArmMeans, arm_means
 
 __all__ = ["ArmMeans", "Bandit"]
@@ -46,7 +40,7 @@ MOST_DECISIONS = 10_000_000  # at once
 _NOBODY = object()  # the label of no arm
 
 
-class Bandit(OnlinePolicy):
+class Bandit(ServedArms):
     """A multi-armed bandit policy in use.
 
     Parameters
@@ -154,9 +148,6 @@ class Bandit(OnlinePolicy):
         """Return exact sums before any reward; of no arms where rewards cannot be revised."""
         return ExactSums.new({"arms": n_arms if kernel.is_additive(self._spec) else 0})
 
-    def _check_rails(self, rails: GuardRails) -> None:
-        rails.check_room(self.n_arms)
-
     def _adopt(self, arms: tuple[Hashable, ...], state: Any, sums: ExactSums) -> None:
         self._arms = arms
         self._position = {label: k for k, label in enumerate(arms)}
@@ -181,11 +172,6 @@ class Bandit(OnlinePolicy):
             self._update = functools.partial(careful, self._update)
             self._update_block = functools.partial(careful, self._update_block)
         self._forget_shares()
-
-    def _forget_shares(self) -> None:
-        self._guarded = self._rails.limits
-        self._allocations: dict[tuple[Hashable, ...] | None, Allocation] = {}
-        self._allocated_at = self._learned
 
     # ------------------------------------------------------------------------------- what it is
 
@@ -322,75 +308,6 @@ class Bandit(OnlinePolicy):
                 return Propensities.of_counts(labels, self._counts(rows, draws, self._own_stream()))
             named = dict(zip(labels, shares.tolist(), strict=True))
             return Propensities(named, exact=True, error=0.0)
-
-    # ---------------------------------------------------------------------- shares of the decisions
-
-    def _rows(self, arms: tuple[Hashable, ...] | None) -> NDArray[np.int64]:
-        """Return the numbers of the arms that may be played, or raise."""
-        if arms is None:
-            return np.arange(self.n_arms)
-        numbers = [self._index(arm, "arms") for arm in validate.labels("arms", arms)]
-        return np.array(numbers, dtype=np.int64)
-
-    def _scores(self, pin: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the exact scores of some arms; the others are scored, too, and left out."""
-        out = np.zeros(self.n_arms)
-        self._score(pin, out)
-        return out[rows]
-
-    def _best(self, rows: NDArray[np.int64]) -> int:
-        """Return which of some arms has the largest score."""
-        return int(rows[largest(self._scores(self._pin, rows), self._rng)])
-
-    def _counts(
-        self, rows: NDArray[np.int64], draws: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """Return how often each of some arms wins in simulated decisions."""
-        counts = np.zeros(rows.size, dtype=np.int64)
-        pin = entry.pin(self._spec, self._state, rng)
-        entry.count_choices.for_spec(self._spec)(pin, rows, np.zeros(rows.size), draws, counts)
-        return counts
-
-    def _sure(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """Return the probabilities of some arms where they need not be estimated."""
-        known = kernel.lookup(self._spec).propensities
-        if known is not None and rows.size == self.n_arms:
-            return np.asarray(known(self._spec, self._state))[rows]
-        if kernel.draws_randomly(self._spec):
-            return None
-        unused = np.random.default_rng(0)
-        return of_largest(self._scores(entry.pin(self._spec, self._state, unused), rows))
-
-    def _wanted(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the shares that the policy wants some arms to have: a function of the state."""
-        sure = self._sure(rows)
-        if sure is not None:
-            return sure
-        state, draws = self._state, self._rails.draws
-        return self._counts(rows, draws, stream_of(state.pulls, state.total, rows)) / draws
-
-    def _allocation(self, arms: tuple[Hashable, ...] | None) -> Allocation:
-        """Return the probabilities of the arms that may be played, computed once per state."""
-        if self._allocated_at != self._learned or len(self._allocations) > MOST_KEPT:
-            self._forget_shares()
-        try:
-            found = self._allocations.get(arms)
-        except TypeError:  # a label that is none
-            found = None
-        if found is None:
-            rows = self._rows(arms)
-            pulls = self._state.pulls[rows]
-
-            def known() -> NDArray[np.float64]:
-                tried = np.flatnonzero(pulls >= self._rails.evidence)
-                out = np.zeros(rows.size)
-                out[tried] = self._wanted(rows[tried])
-                return out
-
-            shares = self._rails.applied(self._wanted(rows), pulls, known)
-            found = Allocation.of(self._arms if arms is None else arms, shares)
-            self._allocations[arms] = found
-        return found
 
     def means(self, level: float = 0.95, *, anytime: bool = False) -> dict[Hashable, ArmMeans]:
         """Return, per arm, estimates and intervals of p, mu and r = p·mu separately.

@@ -78,6 +78,7 @@ class OnlinePolicy:
     ) -> None:
         self._spec = spec
         self._rails = GuardRails() if rails is None else rails
+        self._guarded = self._rails.limits  # decisions are drawn from an allocation
         self._inflated = validate.real("inflated", inflated, -LARGEST_REWARD, LARGEST_REWARD)
         low, high = getattr(spec, "reward_range", (-np.inf, np.inf))
         self._low = max(low, -LARGEST_REWARD)
@@ -145,7 +146,7 @@ class OnlinePolicy:
         rails = self._rails._replace(**{k: v for k, v in given.items() if v is not None})
         with self._alone():
             self._check_rails(rails)
-            self._rails = rails
+            self._rails, self._guarded = rails, rails.limits
             self._forget_shares()
 
     def _check_rails(self, rails: GuardRails) -> None:

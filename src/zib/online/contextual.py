@@ -21,6 +21,7 @@ from zib.core.invariants import problem_in
 from zib.core.state import claim
 from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.online import links, warm
+from zib.online.allocation import GuardRails
 from zib.online.base import Propensities, Seed
 from zib.online.categories import checked_category
 from zib.online.encoding import checked_encoder, encoder_from_data, encoder_to_data
@@ -28,6 +29,7 @@ from zib.online.features import Matrix, is_ready
 from zib.online.guard import InUseError, may_raise, undrawn
 from zib.online.history import History
 from zib.online.learning import Learning
+from zib.online.served import Served
 from zib.stats.predictions import Prediction, predictions
 
 _FIRST_CAPACITY = 32
@@ -36,7 +38,7 @@ _MANY_FEATURES = 100_000  # a file may say so many that its state does not show
 __all__ = ["ContextualBandit", "Prediction"]
 
 
-class ContextualBandit(Learning):
+class ContextualBandit(Learning, Served):
     """A contextual policy in use: it decides by features.
 
     Parameters
@@ -66,6 +68,12 @@ class ContextualBandit(Learning):
     inflated
         The reward that means "nothing happened", 0 unless said otherwise. A reward exactly equal to
         it is evidence for the occurrence part only.
+    least_share, largest_share, evidence
+        Limits on the probability of every arm and of arms without evidence, as for `zib.Bandit`.
+        `largest_share` is for arms with names.
+    draws
+        How many decisions of a policy with random scores are simulated, for each decision whose
+        shares are limited or asked for.
 
     Notes
     -----
@@ -81,6 +89,9 @@ class ContextualBandit(Learning):
     clear error, and after any error everything is as it was before (models of your own, in a
     `Template`, see to that themselves). One object serves one thread: a second that comes while it
     is in use gets a RuntimeError.
+
+    As for `zib.Bandit`, decisions with limits on shares and those whose propensity is asked for are
+    drawn from an allocation; here it is computed anew for every decision.
 
     Examples
     --------
@@ -127,6 +138,10 @@ class ContextualBandit(Learning):
         keep_rows: int | bool = False,
         seed: Seed = None,
         inflated: float = 0.0,
+        least_share: float = 0.0,
+        largest_share: float = 1.0,
+        evidence: int = 100,
+        draws: int = 100,
     ) -> None:
         labels = None if arms is None else validate.labels("arms", arms)
         if spec is None:
@@ -147,7 +162,11 @@ class ContextualBandit(Learning):
         d, q = cast("tuple[int, int]", widths)
         self._d = validate.integer("n_features", d, low=1)
         self._q = validate.integer("n_features", q, low=1)
-        super().__init__(spec, seed, inflated, getattr(links.innermost(spec), "horizon", None))
+        rails = GuardRails(
+            least_share=least_share, largest_share=largest_share, evidence=evidence, draws=draws
+        )
+        horizon = getattr(links.innermost(spec), "horizon", None)
+        super().__init__(spec, seed, inflated, horizon, rails)
         self._capacity = _FIRST_CAPACITY
         self._name(labels)
         if self._arms is not None and self._known_arms not in (None, len(self._arms)):
@@ -155,6 +174,7 @@ class ContextualBandit(Learning):
                 f"`arms` must be {self._known_arms} labels, as many as the policy has arms; "
                 f"got {len(self._arms)}"
             )
+        self._check_rails(rails)
         self._state = policy.init(spec, self._d, self._q)
         self._tally = new_tally(len(self._every))
         self._history = None
@@ -216,7 +236,13 @@ class ContextualBandit(Learning):
 
     # -------------------------------------------------------------------------------- deciding
 
-    def select(self, features: Any, arms: Iterable[Hashable] | None = None) -> Any:
+    def select(
+        self,
+        features: Any,
+        arms: Iterable[Hashable] | None = None,
+        *,
+        return_propensity: bool = False,
+    ) -> Any:
         """Return the action to take now: its label, or its row where there are no labels.
 
         Parameters
@@ -228,7 +254,14 @@ class ContextualBandit(Learning):
             With one vector: the arms to choose from, all by default. With a matrix: the labels of
             its rows, where the actions differ from round to round; if the bandit was made with
             labels they must be among those.
+        return_propensity
+            Whether to return a pair, the action and the probability with which it was chosen. The
+            decision is then drawn from an allocation (see `zib.Bandit`), so the probability is
+            exact and never 0.
         """
+        if return_propensity is not False or self._guarded:
+            asked = validate.flag("return_propensity", return_propensity)
+            return self._served(*self._given(features, arms), asked)
         labels = None if arms is None else tuple(validate.iterable("arms", arms))
         if is_ready(features, self._width):
             z = w = features
@@ -255,7 +288,13 @@ class ContextualBandit(Learning):
         finally:
             self._leave()
 
-    def select_many(self, features: Any, arms: Iterable[Hashable] | None = None) -> list[Hashable]:
+    def select_many(
+        self,
+        features: Any,
+        arms: Iterable[Hashable] | None = None,
+        *,
+        return_propensity: bool = False,
+    ) -> Any:
         """Return the arm for each of many users, as `select` would one after the other.
 
         Parameters
@@ -265,10 +304,21 @@ class ContextualBandit(Learning):
             for every arm.
         arms
             The arms to choose from, all by default.
+        return_propensity
+            Whether to return a pair, the arms and an array of the probabilities with which they
+            were chosen, as for `select`.
         """
+        asked = validate.flag("return_propensity", return_propensity)
         labels = None if arms is None else tuple(validate.iterable("arms", arms))
         z, w = self._rows(features)
-        return self._for_users(z, w, labels)
+        if not (asked or self._guarded):
+            return self._for_users(z, w, labels)
+        self._need_own_models()
+        self._refuse_features(z, w)
+        n = len(self._every if labels is None else labels)
+        pairs = [self._served(z[[k] * n], w[[k] * n], labels, asked=True) for k in range(len(z))]
+        chosen = [arm for arm, _ in pairs]
+        return (chosen, np.array([share for _, share in pairs])) if asked else chosen
 
     def _for_users(self, z: Matrix, w: Matrix, labels: tuple[Hashable, ...] | None) -> list[Any]:
         """Return the arm for every row."""
@@ -306,10 +356,17 @@ class ContextualBandit(Learning):
         """Return the probability of each action if `select` were called with these features.
 
         Exact for policies whose scores are not random (ties share evenly); else from `draws`
-        simulated decisions on a stream of their own, with `error` the largest standard error. The
-        decisions to come are not affected.
+        simulated decisions on a stream of their own, with `error` the largest standard error. With
+        limits on shares these are the shares that the next decision is drawn from. The decisions to
+        come are not affected.
         """
         draws = validate.integer("draws", draws, low=1)
+        if self._guarded:
+            z, w, named = self._given(features, arms)
+            with self._alone():
+                found = self._allocation(z, w, named, self._same_stream())
+            shares = dict(zip(found.labels, found.shares, strict=True))
+            return Propensities(shares, exact=True, error=0.0)
         if not policy.draws_randomly(self._spec):
             return Propensities.of_largest(self.indices(features, arms))
         z, w, named = self._given(features, arms)
@@ -389,6 +446,7 @@ class ContextualBandit(Learning):
             encoder=encoder_from_data(content.get("encoder"), given.get("encoder")),
             seed=seed,
             inflated=content["inflated"],
+            **content.get("shares", {}),
         )
 
     def _restore(self, content: dict[str, Any]) -> None:

@@ -387,6 +387,7 @@ class Learning(Actions):
             known = {*self._every, *gone}
             new = [label for label in other._every if label not in known]
             labels = None if self._arms is None else (*self._arms, *new)
+            self._rails.check_room(len(labels or ()))
             spec, state, counted = self._part_of(labels)
             learned = other._learned - (0 if since is None else since._learned)
             if learned < 0:
@@ -476,6 +477,7 @@ class Learning(Actions):
                 raise InvalidParameterError(
                     f"`arm` must be new; {validate.shown(arm)} is there already"
                 )
+            self._rails.check_room(len(self._arms) + 1)
             self._regroup((*self._arms, arm))
 
     def remove_arm(self, arm: Hashable) -> None:

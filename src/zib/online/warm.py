@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from zib.core import kernel
 from zib.core.state import SMALLEST_REWARD
+from zib.core.validate import InvalidParameterError
 from zib.mab.wrappers import Wrapper
 
 
@@ -29,7 +31,8 @@ def a_reward(bandit: Any) -> float:
 
 def a_new_arm(bandit: Any) -> Hashable:
     """Return a label that no arm has."""
-    return next(k for k in range(len(bandit.arms) + 1) if k not in bandit.arms)
+    there = bandit.arms or ()
+    return next(k for k in range(len(there) + 1) if k not in there)
 
 
 def categories(bandit: Any, reward: float) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -66,7 +69,7 @@ def use(bandit: Any) -> None:
 
 
 def use_with_features(bandit: Any) -> None:
-    """Decide, learn, read, save and load, with a `ContextualBandit` that nobody needs.
+    """Decide, learn, read, revise, merge, save and load a `ContextualBandit` that nobody needs.
 
     It has no encoder, since what that makes of a table comes here as numbers.
     """
@@ -77,8 +80,10 @@ def use_with_features(bandit: Any) -> None:
     forms: list[Any] = [pair, pair[0]] if d == q else [pair]
     rewards = [a_reward(bandit), bandit.inflated]
     told, many = categories(bandit, rewards[0])
+    bandit.set_shares(least_share=0.0, largest_share=1.0, draws=1)
     for features in forms:
         bandit.select(features)
+        bandit.select(features, return_propensity=True)
         bandit.select(features, arms=arms)
         bandit.indices(features)
         bandit.propensities(features, draws=1)
@@ -91,4 +96,15 @@ def use_with_features(bandit: Any) -> None:
             bandit.select_many(features)
     if told:
         bandit.predict(pair, **told)
+    if bandit.arms is not None:
+        bandit.means()
+        bandit.means(anytime=True)
+    row = tuple(part[0] for part in pair)
+    with suppress(InvalidParameterError):  # not every policy can take a reward back
+        bandit.revise(arms[0], *rewards, row)
+        bandit.merge(copy.copy(bandit))
+    with suppress(InvalidParameterError):  # nor change its arms
+        new = a_new_arm(bandit)
+        bandit.add_arm(new)
+        bandit.remove_arm(new)
     type(bandit).loads(bandit.dumps()).select(pair)

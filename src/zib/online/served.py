@@ -1,0 +1,169 @@
+"""Decisions that are drawn from an allocation, and those among some of the arms only.
+
+Without features an allocation holds until something is learned; with features, for one decision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from zib.contextual import entry as contextual_entry
+from zib.contextual import policy
+from zib.core import entry, kernel, validate
+from zib.core.state import Floats
+from zib.core.validate import InvalidParameterError
+from zib.online.actions import Actions, Ids, Labels
+from zib.online.allocation import (
+    MOST_KEPT,
+    Allocation,
+    GuardRails,
+    largest,
+    of_largest,
+    stream_of,
+)
+from zib.online.base import OnlinePolicy
+from zib.online.features import Matrix
+
+
+class ServedArms(OnlinePolicy):
+    """Base of `Bandit`: exact propensities, limits on shares, arms that may be played."""
+
+    _pin: Any
+    _score: Any  # writes the exact score of every arm
+
+    def _check_rails(self, rails: GuardRails) -> None:
+        rails.check_room(len(self._arms))
+
+    def _forget_shares(self) -> None:
+        self._allocations: dict[Labels | None, Allocation] = {}
+        self._allocated_at = self._learned
+
+    def _rows(self, arms: Labels | None) -> Ids:
+        """Return the numbers of the arms that may be played, or raise."""
+        if arms is None:
+            return np.arange(len(self._arms))
+        numbers = [self._index(arm, "arms") for arm in validate.labels("arms", arms)]
+        return np.array(numbers, dtype=np.int64)
+
+    def _scores(self, pin: Any, rows: Ids) -> Floats:
+        """Return the exact scores of some arms; the others are scored, too, and left out."""
+        out = np.zeros(len(self._arms))
+        self._score(pin, out)
+        return out[rows]
+
+    def _best(self, rows: Ids) -> int:
+        """Return which of some arms has the largest score."""
+        return int(rows[largest(self._scores(self._pin, rows), self._rng)])
+
+    def _counts(self, rows: Ids, draws: int, rng: np.random.Generator) -> Ids:
+        """Return how often each of some arms wins in simulated decisions."""
+        counts = np.zeros(rows.size, dtype=np.int64)
+        pin = entry.pin(self._spec, self._state, rng)
+        entry.count_choices.for_spec(self._spec)(pin, rows, np.zeros(rows.size), draws, counts)
+        return counts
+
+    def _sure(self, rows: Ids) -> Floats | None:
+        """Return the probabilities of some arms where they need not be estimated."""
+        known = kernel.lookup(self._spec).propensities
+        if known is not None and rows.size == len(self._arms):
+            return np.asarray(known(self._spec, self._state))[rows]
+        if kernel.draws_randomly(self._spec):
+            return None
+        unused = np.random.default_rng(0)
+        return of_largest(self._scores(entry.pin(self._spec, self._state, unused), rows))
+
+    def _wanted(self, rows: Ids) -> Floats:
+        """Return the shares that the policy wants some arms to have: a function of the state."""
+        sure = self._sure(rows)
+        if sure is not None:
+            return sure
+        state, draws = self._state, self._rails.draws
+        return self._counts(rows, draws, stream_of(state.pulls, state.total, rows)) / draws
+
+    def _allocation(self, arms: Labels | None) -> Allocation:
+        """Return the probabilities of the arms that may be played, computed once per state."""
+        if self._allocated_at != self._learned or len(self._allocations) > MOST_KEPT:
+            self._forget_shares()
+        try:
+            found = self._allocations.get(arms)
+        except TypeError:  # a label that is none
+            found = None
+        if found is None:
+            rows = self._rows(arms)
+            pulls = self._state.pulls[rows]
+
+            def known() -> Floats:
+                tried = np.flatnonzero(pulls >= self._rails.evidence)
+                out = np.zeros(rows.size)
+                out[tried] = self._wanted(rows[tried])
+                return out
+
+            shares = self._rails.applied(self._wanted(rows), pulls, known)
+            found = Allocation.of(self._arms if arms is None else arms, shares)
+            self._allocations[arms] = found
+        return found
+
+
+class Served(Actions):
+    """Base of `ContextualBandit`: exact propensities and limits on shares."""
+
+    _tally: Any  # what each arm has earned
+
+    def _check_rails(self, rails: GuardRails) -> None:
+        rails.check_room(len(self._every))
+        if rails.largest_share < 1.0 and not self._every:
+            raise InvalidParameterError(
+                "`largest_share` must be 1 where actions have no names: make the bandit with "
+                f"`arms`; got {rails.largest_share!r}"
+            )
+
+    def _served(self, z: Matrix, w: Matrix, labels: Labels | None, asked: bool) -> Any:
+        """Return an action drawn from an allocation, with its probability if that is asked for."""
+        with self._alone():
+            before = self._rng.bit_generator.state
+            try:
+                found = self._allocation(z, w, labels, self._rng)
+            except BaseException:
+                self._rng.bit_generator.state = before
+                raise
+            k = found.draw(self._rng)
+            return (found.labels[k], found.shares[k]) if asked else found.labels[k]
+
+    def _allocation(
+        self, z: Matrix, w: Matrix, given: Labels | None, rng: np.random.Generator
+    ) -> Allocation:
+        """Return the probabilities of the actions; posterior draws come from `rng`."""
+        labels, ids = self._load(z, w, given)
+        self._rails.check_room(len(labels))
+        shares = self._wanted(ids, rng)
+        pulls = self._returned(ids)
+
+        def known() -> Floats:
+            tried = np.flatnonzero(pulls >= self._rails.evidence)
+            self._load(z[tried], w[tried], tuple(labels[k] for k in tried))
+            out = np.zeros(len(labels))
+            out[tried] = self._wanted(ids[tried], rng)
+            return out
+
+        return Allocation.of(tuple(labels), self._rails.applied(shares, pulls, known))
+
+    def _returned(self, ids: Ids) -> Floats:
+        """Return how many rewards of these arms have returned."""
+        return np.asarray(self._tally.pulls[ids]) if self._every else np.zeros(ids.size)
+
+    def _wanted(self, ids: Ids, rng: np.random.Generator) -> Floats:
+        """Return the shares that the policy wants the actions to have that were loaded."""
+        pin = (
+            self._pin
+            if rng is self._rng
+            else contextual_entry.pin(self._spec, self._state, rng, self._space)
+        )
+        if not policy.draws_randomly(self._spec):
+            out = np.zeros(ids.size)
+            contextual_entry.scores.for_spec(self._spec)(pin, ids, out)
+            return of_largest(out)
+        counts = np.zeros(ids.size, dtype=np.int64)
+        contextual_entry.count_choices.for_spec(self._spec)(pin, ids, self._rails.draws, counts)
+        return counts / self._rails.draws
