@@ -11,7 +11,7 @@ from zib.core.cluster import Machines
 from zib.logs import LoggedData, LogScan, passes
 from zib.logs.advise import advise
 from zib.logs.advise.collect import collect
-from zib.logs.ope import Strata, evaluate
+from zib.logs.ope import Strata, evaluate, learned
 
 
 class Posted(Machines):
@@ -160,7 +160,7 @@ SOURCES = {"logged": "logged", "strata": Strata(["x1"]), "estimated": "estimated
 def values(log, source, interval="bootstrap"):
     found = evaluate(
         log,
-        {"b": "b", "mixed": {"a": 0.2, "b": 0.3, "c": 0.5}},
+        {"b": "b", "mixed": {"a": 0.2, "b": 0.3, "c": 0.5}, "best": learned("best")},
         estimators=("ips", "dr", "replay"),
         propensities=SOURCES[source],
         baseline="logging",

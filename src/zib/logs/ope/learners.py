@@ -154,7 +154,7 @@ class LearnedTarget(Target):
     def __init__(self, name: str, learner: Any, log: Log, learning: Learning) -> None:
         super().__init__(name, len(log.arms))
         self._train = _trainer(learner)
-        self._log, self._learning = log, learning
+        self._learning = learning
         self._by_fold: list[Target] = []
 
     def learn(self, logs: list[LoggedData]) -> None:
@@ -221,6 +221,20 @@ class Learning:
             at = np.flatnonzero(fold == f)
             columns = (number, block.arm, block.reward, chance, block.context)
             kept.add(key[at], *(column[at] for column in columns))
+
+    def fresh(self) -> Learning:
+        """Return a reader that has drawn nothing."""
+        out = copy.copy(self)
+        out._kept = copy.deepcopy(self._kept)
+        return out
+
+    def merge(self, other: Learning) -> None:
+        """Take what was drawn from the rows that follow."""
+        for kept, there in zip(self._kept, other._kept, strict=True):
+            kept.merge(there)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_log": None}  # workers need no log to draw from its blocks
 
     def finish(self) -> None:
         """Have all policies learned."""
