@@ -482,12 +482,13 @@ def runs() -> Iterator[Call]:
         "unit": ["u", "v", "w"],
         "cluster": ["u", "u", "w"],
         "arms": ["b", "a"],
+        "inflated": 1.0,
     }
     yield Call("LoggedData.from_arrays", LoggedData.from_arrays, arrays)
     frame = log.to_frame()
     roles = {"frame": frame, "arm": "arm", "reward": "reward", "propensity": "propensity",
              "context": ["x0"], "arms": ["a", "b"], "missing_reward": "zero", "strip_labels": True,
-             "decimal": "."}  # fmt: skip
+             "decimal": ".", "inflated": 0.0}  # fmt: skip
     yield Call("LoggedData.from_frame", LoggedData.from_frame, roles)
     yield Call(
         "open_log",

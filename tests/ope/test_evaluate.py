@@ -30,6 +30,29 @@ def numbers(found):
 # ------------------------------------------------------------------------------------- invariances
 
 
+@pytest.mark.parametrize("interval", ["corrected", "bootstrap"])
+def test_a_cost_of_every_contact_shifts_values_and_nothing_else(rng, interval) -> None:
+    log = sparse_log(rng, p=0.3)
+    costly = LoggedData.from_arrays(
+        np.array(ARMS)[log.arm], log.reward - 0.05, propensity=log.propensity, context=log.context,
+        inflated=-0.05,
+    )  # fmt: skip
+    assert np.allclose(costly.reward, log.reward)
+    assert np.array_equal(costly.reward == 0.0, log.reward == 0.0)
+    assert np.allclose(costly.to_frame()["reward"], log.reward - 0.05)
+    assert costly.subset([0, 1]).inflated == -0.05
+    options = {"estimators": ("ips", "snips", "dr"), "interval": interval, "baseline": "logging"}
+    one, other = ope.evaluate(log, MIX, **options), ope.evaluate(costly, MIX, **options)
+    for a, b in zip(one.values, other.values, strict=True):
+        assert (b.value, b.low, b.high) == pytest.approx(
+            (a.value - 0.05, a.low - 0.05, a.high - 0.05)
+        )
+        assert b.grade == a.grade
+    for c, d in zip(one.differences, other.differences, strict=True):
+        assert d[3:7] == pytest.approx(c[3:7])
+    assert "nothing happened: -0.05" in other.summary().replace("−", "-")
+
+
 @pytest.mark.parametrize("scale", [1000.0, 1e98, -1e-80])
 @pytest.mark.parametrize("interval", ["corrected", "asymptotic", "bootstrap"])
 def test_scaled_rewards_scale_everything(rng, interval, scale) -> None:

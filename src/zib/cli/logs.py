@@ -37,6 +37,10 @@ Unit = Annotated[
 Cluster = Annotated[
     str | None, typer.Option(help="Column whose rows belong together, such as the user of visits.")
 ]
+Inflated = Annotated[
+    float,
+    typer.Option(help="The reward that means nothing happened, such as -0.05, a contact's cost."),
+]
 Randomised = Annotated[
     bool,
     typer.Option(
@@ -63,6 +67,7 @@ def advise(
     time: Time = None,
     unit: Unit = None,
     cluster: Cluster = None,
+    inflated: Inflated = 0.0,
     randomised: Randomised = False,
     shares: Shares = None,
     horizon: Annotated[
@@ -100,6 +105,7 @@ def advise(
 
     with refusing():
         how = options(sep, decimal, encoding, sheet, missing_reward, strip_labels)
+        how |= {"inflated": inflated} if inflated else {}
         who = machines(backend, workers, scheduler)
         data, source = _open(log, arm, reward, propensity, context, time, unit, cluster, how, who)
         folder = _folder(out)
@@ -157,6 +163,7 @@ def evaluate(
     time: Time = None,
     unit: Unit = None,
     cluster: Cluster = None,
+    inflated: Inflated = 0.0,
     estimator: Annotated[
         list[str] | None,
         typer.Option(help="ips, snips, dr, sndr, dm, clipped, switch or replay (repeat)."),
@@ -194,6 +201,7 @@ def evaluate(
             *(name for name in strata or [] if name not in (context or [])),
         ]
         how = options(sep, decimal, encoding, sheet, missing_reward, strip_labels)
+        how |= {"inflated": inflated} if inflated else {}
         who = machines(backend, workers, scheduler)
         data, _ = _open(log, arm, reward, propensity, columns, time, unit, cluster, how, who)
         folder = _folder(out)
@@ -252,7 +260,9 @@ def _open(
         "cluster": cluster,
     }  # fmt: skip
     given = {role: column for role, column in named.items() if column is not None}
-    sniffed = {name: value for name, value in how.items() if name != "strip_labels"}
+    sniffed = {
+        name: value for name, value in how.items() if name not in ("strip_labels", "inflated")
+    }
     guess = guess_columns(log, context=tuple(context or ()), **given, **sniffed)
     for role, reason in zip(_guessed_roles(guess, given), guess.reasons):
         typer.echo(f"guessed {reason}" if role else reason, err=True)

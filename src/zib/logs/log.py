@@ -25,7 +25,7 @@ class LogBatch(NamedTuple):
     arm
         Codes into the labels of the log.
     reward
-        What the arm paid; exactly zero when nothing happened.
+        What the arm paid, counted from the log's `inflated`; exactly zero when nothing happened.
     propensity
         With which probability the arm was chosen, or None.
     context
@@ -81,6 +81,7 @@ class Roles(TypedDict, total=False):
     cluster: str | None
     arms: Sequence[Hashable] | None
     missing_reward: str
+    inflated: float
     strip_labels: bool
     sep: str | None
     decimal: str | None
@@ -122,9 +123,11 @@ class LoggedData:
 
     Notes
     -----
-    A reward of exactly zero means that nothing happened. `propensity` is the probability with which
-    the arm that was played had been chosen, given the context; without it values of other policies
-    can only be estimated under the assumption that the context holds all reasons of the choice.
+    A reward of exactly zero means that nothing happened; where another number means that, such as
+    the cost of a contact, it is `inflated`, and `reward` is counted from it. `propensity` is the
+    probability with which the arm that was played had been chosen, given the context; without it
+    values of other policies can only be estimated under the assumption that the context holds all
+    reasons of the choice.
 
     Examples
     --------
@@ -143,6 +146,7 @@ class LoggedData:
         unit: NDArray[Any] | None = None,
         notes: tuple[str, ...] = (),
         repeated: str | None = None,
+        inflated: float = 0.0,
     ) -> None:
         self._arms = arms
         self._context_names = context_names
@@ -150,6 +154,7 @@ class LoggedData:
         self._unit = unit
         self._notes = notes
         self._repeated = repeated
+        self._inflated = inflated
 
     @classmethod
     def from_frame(
@@ -165,6 +170,7 @@ class LoggedData:
         cluster: str | None = None,
         arms: Sequence[Hashable] | None = None,
         missing_reward: str = "error",
+        inflated: float = 0.0,
         strip_labels: bool = False,
         decimal: str | None = None,
     ) -> LoggedData:
@@ -195,6 +201,9 @@ class LoggedData:
             The arms in the order wanted; by default those that occur, sorted.
         missing_reward
             "zero" if a blank reward means that nothing happened; by default it is an error.
+        inflated
+            The reward that means "nothing happened", such as −0.05 where a contact costs 0.05.
+            `LoggedData.reward` is counted from it.
         strip_labels
             Whether white space around and between the words of a label counts for nothing, so
             that "C" and "C " are one arm.
@@ -205,7 +214,7 @@ class LoggedData:
 
         log = open_log(
             frame, arm=arm, reward=reward, propensity=propensity, context=context, time=time,
-            unit=unit, cluster=cluster, arms=arms, missing_reward=missing_reward,
+            unit=unit, cluster=cluster, arms=arms, missing_reward=missing_reward, inflated=inflated,
             strip_labels=strip_labels, decimal=decimal, in_memory=np.inf,
         )  # fmt: skip
         assert isinstance(log, LoggedData)
@@ -243,6 +252,7 @@ class LoggedData:
         unit: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
         arms: Sequence[Hashable] | None = None,
+        inflated: float = 0.0,
     ) -> LoggedData:
         """Return the log in these arrays, one entry (or row of `context`) per decision."""
         import pandas as pd
@@ -284,7 +294,7 @@ class LoggedData:
             pd.DataFrame(columns), arm="arm", reward="reward",
             propensity="propensity" if propensity is not None else None, context=names,
             time="time" if time is not None else None, unit="unit" if unit is not None else None,
-            cluster="cluster" if cluster is not None else None, arms=arms,
+            cluster="cluster" if cluster is not None else None, arms=arms, inflated=inflated,
         )  # fmt: skip
 
     @property
@@ -304,8 +314,13 @@ class LoggedData:
 
     @property
     def reward(self) -> Array:
-        """The reward of each row."""
+        """The reward of each row, counted from `inflated`; zero: nothing happened."""
         return self._columns.reward
+
+    @property
+    def inflated(self) -> float:
+        """The reward that means "nothing happened", in the units of the log."""
+        return self._inflated
 
     @property
     def propensity(self) -> Array | None:
@@ -379,8 +394,9 @@ class LoggedData:
     def _like(self, columns: LogBatch, unit: NDArray[Any] | None) -> LoggedData:
         """Return a log of other rows that is like this one otherwise."""
         return LoggedData(
-            self._arms, self._context_names, columns, unit, self._notes, self._repeated
-        )
+            self._arms, self._context_names, columns, unit, self._notes, self._repeated,
+            self._inflated,
+        )  # fmt: skip
 
     def _picked(self, rows: ArrayLike) -> NDArray[Any]:
         """Return the rows to pick, as a mask or as whole numbers, or raise."""
@@ -415,7 +431,8 @@ class LoggedData:
 
         labels = np.empty(self.n_arms, dtype=object)
         labels[:] = self._arms
-        columns: dict[str, Any] = {"arm": labels[self.arm], "reward": self.reward}
+        reward = self.reward + self._inflated
+        columns: dict[str, Any] = {"arm": labels[self.arm], "reward": reward}
         for name, values in (
             ("propensity", self.propensity), ("time", self.time), ("unit", self._unit),
             ("cluster", self.cluster),
@@ -445,3 +462,8 @@ def extras(log: Log) -> str:
     """Return in words what a log has besides arms and rewards."""
     out = f", {len(log.context_names)} features" if log.context_names else ""
     return out + (", propensities" if log.has_propensity else "")
+
+
+def inflated_of(log: Log) -> float:
+    """Return the reward of a log that means "nothing happened"."""
+    return float(getattr(log, "inflated", 0.0))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core import validate
-from zib.logs.amounts import Numbers, looks_numeric
+from zib.logs.amounts import LARGEST, Numbers, looks_numeric
 from zib.logs.columns import MANY_ARMS, MANY_LEVELS, Labels, hashes
 from zib.logs.dates import Times
 from zib.logs.doubts import about_context, about_labels, refuse_late
@@ -58,6 +58,7 @@ class _Layout:
         cluster: str | None = None,
         arms: Sequence[Hashable] | None = None,
         missing_reward: str = "error",
+        inflated: float = 0.0,
         strip_labels: bool = False,
         sep: str | None = None,
         decimal: str | None = None,
@@ -66,6 +67,7 @@ class _Layout:
     ) -> None:
         validate.choice("missing_reward", missing_reward, ("error", "zero"))
         validate.flag("strip_labels", strip_labels)
+        self.inflated = validate.real("inflated", inflated, -LARGEST, LARGEST)
         self.table = open_table(source, sep=sep, decimal=decimal, encoding=encoding, sheet=sheet)
         self._source, self._stamp = source, _stamp(source, self.table)
         find = self.table.require
@@ -100,7 +102,7 @@ class _Layout:
             for name in (self._reward, *self._context)
         }
         rewards = self._numbers[self._reward]
-        rewards.blank = 0.0 if missing_reward == "zero" else None
+        rewards.blank = self.inflated if missing_reward == "zero" else None
         rewards.hint = (
             "fill it in, or say --missing-reward zero, missing_reward='zero' in Python, if blank "
             "means that nothing happened"
@@ -173,6 +175,8 @@ class _Layout:
             return self._numbers[name].read(batch.column(name), start)
 
         arm, reward = self._labels.codes(batch.column(self._arm), start), number(self._reward)
+        if self.inflated:
+            reward = reward - self.inflated
         if start == 0:
             for name in self._context:
                 refuse_late(name, batch.column(name), reward)
@@ -248,7 +252,9 @@ class _Layout:
             names = np.empty(sum(map(len, units)), dtype=object)
             names[:] = [value for part in units for value in part]
             names.flags.writeable = False
-        return LoggedData(self.arms, self.context_names, columns, names, self.notes, self.repeated)
+        return LoggedData(
+            self.arms, self.context_names, columns, names, self.notes, self.repeated, self.inflated
+        )
 
 
 def open_log(
@@ -264,8 +270,9 @@ def open_log(
         Number of rows up to which the log is kept in memory.
     **roles
         The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time``, ``unit`` and
-        ``cluster``, and ``arms``, ``missing_reward``, ``strip_labels``, ``sep``, ``decimal``,
-        ``encoding`` and ``sheet``, as for `LoggedData.from_frame` and `LoggedData.read`.
+        ``cluster``, and ``arms``, ``missing_reward``, ``inflated``, ``strip_labels``, ``sep``,
+        ``decimal``, ``encoding`` and ``sheet``, as for `LoggedData.from_frame` and
+        `LoggedData.read`.
 
     Examples
     --------
@@ -296,8 +303,9 @@ class LogScan:
         anything else with an Arrow stream, as for `LoggedData.from_frame`.
     **roles
         The columns ``arm``, ``reward``, ``propensity``, ``context``, ``time``, ``unit`` and
-        ``cluster``, and ``arms``, ``missing_reward``, ``strip_labels``, ``sep``, ``decimal``,
-        ``encoding`` and ``sheet``, as for `LoggedData.from_frame` and `LoggedData.read`.
+        ``cluster``, and ``arms``, ``missing_reward``, ``inflated``, ``strip_labels``, ``sep``,
+        ``decimal``, ``encoding`` and ``sheet``, as for `LoggedData.from_frame` and
+        `LoggedData.read`.
 
     Notes
     -----
@@ -347,6 +355,11 @@ class LogScan:
     def has_propensity(self) -> bool:
         """Whether the probabilities of the choices are known."""
         return self._layout.propensity is not None
+
+    @property
+    def inflated(self) -> float:
+        """The reward that means "nothing happened"; batches hold rewards counted from it."""
+        return self._layout.inflated
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ class Evaluation:
         level = percent(s["level"])
         lines = [
             f"{s['rows']} rows, {s['nonzero']} with a reward; propensities {s['propensities']}; "
-            f"{s['interval']} {level} intervals",
+            f"{s['interval']} {level} intervals{_counted(s)}",
             "",
         ]
         lines += _table(
@@ -196,6 +196,16 @@ class Evaluation:
             f"{estimators} estimator{'' if estimators == 1 else 's'}, "
             f"{self.settings['rows']} rows>"
         )
+
+
+def _counted(settings: dict[str, Any]) -> str:
+    """Return what is special about the rewards and rows, in words."""
+    out = ""
+    if settings.get("inflated"):
+        out += f"; nothing happened: {_number(settings['inflated'])}"
+    if settings.get("clusters") is not None:
+        out += f"; {settings['clusters']} clusters"
+    return out
 
 
 def _number(x: float, digits: int = 5) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError
-from zib.logs.log import Log
+from zib.logs.log import Log, inflated_of
 from zib.logs.ope.estimators import ESTIMATORS
 from zib.logs.ope.evaluation import (
     DO_NOT_USE,
@@ -203,6 +203,13 @@ def evaluate(
             warnings.warn(message, UserWarning, stacklevel=2)
     values = done.values(diagnostics, interval, level)
     _warn_bad(values, diagnostics)
+    differences = done.differences(values, diagnostics, interval, level)
+    inflated = inflated_of(log)
+    if inflated:  # rewards were counted from it
+        values = tuple(
+            v._replace(value=v.value + inflated, low=v.low + inflated, high=v.high + inflated)
+            for v in values
+        )
     settings = {
         "rows": log.n_rows,
         "nonzero": int(survey.totals.nonzero.sum()),
@@ -210,6 +217,7 @@ def evaluate(
         "estimators": names,
         "model": None if chosen is None else repr(chosen),
         "propensities": source.description,
+        "inflated": inflated,
         "baseline": baseline,
         "level": level,
         "interval": interval,
@@ -219,8 +227,7 @@ def evaluate(
         "clusters": done.clusters,
         "seed": seed,
     }
-    return Evaluation(values, done.differences(values, diagnostics, interval, level), diagnostics,
-                      settings)  # fmt: skip
+    return Evaluation(values, differences, diagnostics, settings)
 
 
 def _estimators(given: Any) -> tuple[str, ...]:
