@@ -37,9 +37,10 @@ from zib.logs.advise.law import LawReport, law_report
 from zib.logs.advise.simulation import Simulation, simulation
 from zib.logs.advise.snippet import contextual_program, plain_program
 from zib.logs.advise.times import TimeReport, time_report
+from zib.logs.advise.units import in_log_units
 from zib.logs.advise.verdict import WORTH, Verdict, design_effect, verdict_on
-from zib.logs.advise.words import arm_rows, drawn_words, notes, plain_table, report
-from zib.logs.log import Log
+from zib.logs.advise.words import arm_rows, drawn_words, inflated_words, notes, plain_table, report
+from zib.logs.log import Log, inflated_of
 from zib.logs.passes import on_machines
 
 Progress = Callable[[str, float], None]
@@ -116,6 +117,9 @@ class Advice:
         Sentences about peculiarities of the log.
     times
         What changes over time, or None for a log without times.
+    inflated
+        The reward that means "nothing happened". Means, sums and differences are in the units of
+        the log; laws, sizes and the program's policy are about what comes on top of it.
     """
 
     verdict: Verdict
@@ -134,6 +138,7 @@ class Advice:
     provenance: Mapping[str, Any]
     balance: Balance | None = None
     times: TimeReport | None = None
+    inflated: float = 0.0
 
     @property
     def ranking(self) -> tuple[ArmSummary, ...]:
@@ -261,6 +266,8 @@ def advise(
     tell = (
         (lambda message, share: None) if progress is None else check.function("progress", progress)
     )
+    if inflated_of(log):
+        source = {**(source or {}), "inflated": inflated_of(log)}
     reading = 0.6 if simulate else 0.9
     reader = BalanceReader(log, seed)
     found = collect(
@@ -274,10 +281,11 @@ def advise(
             f"{check.shown(randomised)}"
         )
     balance = None if random == "no" else check_balance(log, reader, seed)
-    remarks: tuple[str, ...] = ()
+    remarks = inflated_words(found, inflated_of(log))
     if said.randomised or random == "yes":
         p = mismatch(found.rows, said.shares)
-        remarks, random = drawn_words(log.arms, found.rows, said.shares, p, balance), "yes"
+        remarks += drawn_words(log.arms, found.rows, said.shares, p, balance)
+        random = "yes"
         balance = None
     elif balance is not None and balance.fails:
         random = "no"
@@ -285,7 +293,9 @@ def advise(
             log, balance, level, seed, lambda share: tell("comparing arms", reading)
         )
     tell("fitting laws", reading)
-    verdict = verdict_on(found, balance, level=level, worth=worth, seed=seed)
+    verdict = verdict_on(
+        found, balance, level=level, worth=worth, seed=seed, inflated=inflated_of(log)
+    )
     arms = with_values(summaries(found, level), balance)
     whole = overall(found, level)
     law = law_report(found, level)
@@ -308,11 +318,12 @@ def advise(
         remarks += ran.notes
     tell("done", 1.0)
     origin = {"zib": version("zib"), "numpy": np.__version__, "seed": seed}
-    return Advice(
+    advice = Advice(
         verdict, arms, whole, law, about, gain(found, whole, sd.value, rounds), recommendation, ran,
         remarks, random, rounds, level, seed, origin, balance,
         time_report(found, level),
     )  # fmt: skip
+    return in_log_units(advice, inflated_of(log))
 
 
 def _recommend(

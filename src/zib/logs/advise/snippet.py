@@ -9,7 +9,7 @@ from zib.logs.advise.choose import Choice
 from zib.logs.advise.collect import Collected, Randomised
 
 # how the file is written, where that had to be said
-_HOW = ("missing_reward", "strip_labels", "sep", "decimal", "encoding", "sheet")
+_HOW = ("missing_reward", "inflated", "strip_labels", "sep", "decimal", "encoding", "sheet")
 
 
 def reading(source: Mapping[str, Any] | None, found: Collected, *, context: bool) -> str:
@@ -27,7 +27,18 @@ def reading(source: Mapping[str, Any] | None, found: Collected, *, context: bool
 def _text(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return repr([str(item) for item in value])
-    return repr(value) if isinstance(value, bool) else repr(str(value))
+    return repr(value) if isinstance(value, (bool, float)) else repr(str(value))
+
+
+def _rewards(source: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return how a program speaks of rewards: those of a log are counted from `inflated`."""
+    if (source or {}).get("inflated"):
+        return {
+            "reward": "(log.reward + log.inflated)",
+            "nothing": "log.inflated",
+            "inflated": ", inflated=log.inflated / unit",
+        }
+    return {"reward": "log.reward", "nothing": "0.0", "inflated": ""}
 
 
 _HEAD = '''\
@@ -45,20 +56,20 @@ unit = {unit!r}  # the policy sees rewards divided by this
 
 _OBSERVE = '''
 rng = np.random.default_rng(0)
-seen = {{arm: log.reward[log.arm == k] for k, arm in enumerate(log.arms)}}
+seen = {{arm: {reward}[log.arm == k] for k, arm in enumerate(log.arms)}}
 
 
 def observe(arm{more}):
     """Return what `arm` pays. Here a reward of the log is drawn again."""
-    return rng.choice(seen[arm]) if seen[arm].size else 0.0
+    return rng.choice(seen[arm]) if seen[arm].size else {nothing}
 
 '''
 
-_LEARN = "bandit.update_many([log.arms[k] for k in log.arm], log.reward / unit)\n"
+_LEARN = "bandit.update_many([log.arms[k] for k in log.arm], {reward} / unit)\n"
 
 _PLAIN = """\
 spec = {spec}
-bandit = zib.Bandit(spec, arms=log.arms, seed=0)
+bandit = zib.Bandit(spec, arms=log.arms, seed=0{inflated})
 
 {learning}"""
 
@@ -73,7 +84,7 @@ for arm, found in bandit.means().items():
 
 _CONTEXTUAL = '''\
 spec = {spec}
-bandit = zib.ContextualBandit(spec, n_features=1 + log.n_features, arms=log.arms, seed=0)
+bandit = zib.ContextualBandit(spec, n_features=1 + log.n_features, arms=log.arms, seed=0{inflated})
 
 centre, spread = log.context.mean(axis=0), log.context.std(axis=0)
 spread[spread == 0.0] = 1.0
@@ -86,7 +97,7 @@ def features(context):
 
 
 # The models are fitted given the context, so they may learn from the log.
-bandit.update_many([log.arms[k] for k in log.arm], log.reward / unit, features(log.context))
+bandit.update_many([log.arms[k] for k in log.arm], {reward} / unit, features(log.context))
 '''
 
 _CONTEXTUAL_LOOP = """
@@ -110,16 +121,18 @@ def plain_program(
     source: Mapping[str, Any] | None,
 ) -> str:
     """Return a program that plays a policy without context."""
+    rewards = _rewards(source)
+    learn = _LEARN.format(**rewards)
     if random == "yes":
         learning = (
-            f"# The arms were drawn at random, so the policy may learn from the log.\n{_LEARN}"
+            f"# The arms were drawn at random, so the policy may learn from the log.\n{learn}"
         )
     elif random == "no":
         learning = "# The arms of the log were not drawn at random: the policy starts without it.\n"
     else:
         learning = (
             "# The log does not say how arms were chosen. If they were drawn at random, let the\n"
-            f"# policy learn from it:\n# {_LEARN}"
+            f"# policy learn from it:\n# {learn}"
         )
     warm = random == "yes" or (random == "unknown" and choice.timed)
     horizon = "log.n_rows + rounds" if warm else "rounds"
@@ -130,8 +143,8 @@ def plain_program(
             rounds=rounds,
             unit=unit,
         )
-        + _PLAIN.format(spec=choice.code(horizon), learning=learning)
-        + _OBSERVE.format(more="")
+        + _PLAIN.format(spec=choice.code(horizon), learning=learning, **rewards)
+        + _OBSERVE.format(more="", **rewards)
         + _PLAIN_LOOP
     )
 
@@ -146,11 +159,12 @@ def contextual_program(
     source: Mapping[str, Any] | None,
 ) -> str:
     """Return a program that plays a contextual policy."""
+    rewards = _rewards(source)
     return (
         _HEAD.format(
             label=label, reading=reading(source, found, context=True), rounds=rounds, unit=unit
         )
-        + _CONTEXTUAL.format(spec=code)
-        + _OBSERVE.format(more=", context")
+        + _CONTEXTUAL.format(spec=code, **rewards)
+        + _OBSERVE.format(more=", context", **rewards)
         + _CONTEXTUAL_LOOP
     )

@@ -323,23 +323,33 @@ def _words(verdict: Verdict, few: Sequence[Hashable]) -> str:
 
 
 def verdict_on(
-    found: Collected, balance: Balance | None = None, *, level: float, worth: float, seed: int
+    found: Collected,
+    balance: Balance | None = None,
+    *,
+    level: float,
+    worth: float,
+    seed: int,
+    inflated: float = 0.0,
 ) -> Verdict:
-    """Return the verdict on the arms of a log; by doubly robust values where balance fails."""
+    """Return the verdict on the arms of a log; by doubly robust values where balance fails.
+
+    Rewards are counted from `inflated`; the verdict is in the units of the log.
+    """
     if balance is not None and balance.fails:
         basis = "doubly robust values"
         if balance.values is None or balance.covariance is None:
             words = f"The arms cannot be compared from this log: {balance.reason}."
             return Verdict("not comparable", words, worth=worth, level=level, basis=basis)
-        robust = ArmValues(balance.values, balance.covariance, balance.freedom)
+        robust = ArmValues(balance.values + inflated, balance.covariance, balance.freedom)
         return judge(
             found.arms, robust, found.rows, level=level, worth=worth, seed=seed, basis=basis
         )
     basis = "averages" if found.weighted is None else "averages with inverse propensities"
     if found.clusters is not None:
         basis += ", rows of a cluster dependent"
-    low = 0.0 if found.sign > 0 else -math.inf
+    low = inflated if found.sign > 0 else -math.inf
     values = arm_values(found)
+    values = replace(values, value=values.value + inflated)
     return judge(
         found.arms, values, found.rows, level=level, worth=worth, seed=seed, low=low, basis=basis
     )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+USUAL = 0.4  # share of the rows of a reward that may mean that nothing happened
 MISMATCH = 0.001  # p-value below which arms do not occur as often as they should
 UNIFORM, LOG = "uniform", "as in the log"  # policies that every simulation has
 
@@ -437,6 +438,30 @@ def balance_words(balance: Balance) -> str:
     return (
         f"{text} The arms are compared by doubly robust values instead{where}; they are right only "
         "if the context holds every reason why one arm was chosen and not another."
+    )
+
+
+def inflated_words(found: Collected, inflated: float) -> tuple[str, ...]:
+    """Return which reward means that nothing happened, or which one might."""
+    if inflated:
+        return (
+            f"A reward of {number(inflated)} means that nothing happened: p counts the others, and "
+            f"laws and sizes describe what comes on top of it. Means and sums are in the units of "
+            "the log.",
+        )
+    if found.counted is None or not found.n_rows:
+        return ()
+    values, counts = found.counted
+    if not len(counts):
+        return ()
+    at = int(np.argmax(counts))
+    share, zeros = counts[at] / found.n_rows, 1.0 - found.n_paid / found.n_rows
+    if share < USUAL or zeros > 0.1 * share or len(counts) < 2:
+        return ()
+    text = number(float(values[at]), 6)
+    return (
+        f"{percent(share)} of the rewards are {text}. If that means that nothing happened, such as "
+        f"the cost of a contact, say so: --inflated {values[at]:.6g} (inflated= in Python).",
     )
 
 
