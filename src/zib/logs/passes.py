@@ -39,7 +39,7 @@ R = TypeVar("R")
 Columns = tuple[Array | Codes | Hashes | None, ...]
 
 BLOCK = 65_536
-PIECE = 16  # blocks
+PIECE = 64  # blocks; samples start anew in each, which takes time where pieces are small
 CELLS = 2**22  # at most so many (row, arm) pairs at once, for logs with many arms
 
 

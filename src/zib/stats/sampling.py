@@ -17,6 +17,7 @@ Hashes = NDArray[np.uint64]
 Column = NDArray[Any]
 
 ROOM = 262_144  # rows held before a sample is cut back
+FEW_GROUPS = 8  # up to which each is looked at by itself
 _FOLDS = 1  # salt of the folds; samples have salts of their own
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -104,7 +105,7 @@ class SmallestHashes:
         self._parts.append((group, key[near], *(column[near] for column in columns)))
         self._held += near.size
         if self._held > self._room:
-            self._settle()
+            self._trim()
 
     def merge(self, other: SmallestHashes) -> None:
         """Take what was drawn from other rows; the sample is that of all rows together."""
@@ -113,7 +114,26 @@ class SmallestHashes:
         self._parts += other._parts
         self._held += other._held
         if self._held > self._room:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Leave out rows that cannot be among the smallest; a selection is faster than sorting."""
+        if self._bars.size > FEW_GROUPS:
             self._settle()
+            return
+        group = np.concatenate([part[0] for part in self._parts])
+        key = np.concatenate([part[1] for part in self._parts])
+        for g in range(self._bars.size):
+            own = key if self._bars.size == 1 else key[group == g]
+            if own.size > self._most:
+                bar = np.partition(own, self._most - 1)[self._most - 1]
+                self._bars[g] = min(self._bars[g], bar)
+        kept = []
+        for part in self._parts:
+            at = np.flatnonzero(part[1] <= self._bars[part[0]])
+            if at.size:
+                kept.append(tuple(column[at] for column in part))
+        self._parts, self._held = kept, sum(part[1].size for part in kept)
 
     def _settle(self) -> tuple[Column, ...]:
         group, key, *columns = (np.concatenate(part) for part in zip(*self._parts, strict=True))
