@@ -101,7 +101,8 @@ def test_a_context_that_decides_everything_is_not_comparable(rng) -> None:
     assert balance.values is None
     assert advice.verdict.kind == "not comparable"
     assert advice.verdict.arm is None
-    assert "not comparable" in balance.words
+    assert advice.verdict.words.startswith("Not comparable: in most rows")
+    assert any("raw means: what happened" in note for note in advice.notes)
 
 
 def test_what_is_claimed_is_believed_and_checked(rng) -> None:

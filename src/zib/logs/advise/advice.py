@@ -305,6 +305,10 @@ def advise(
     recommendation = _recommend(found, choices, about, rounds, random, source)
     ran = None
     remarks += notes(found, arms, whole, law, random, balance, design_effect(found))
+    if balance is not None and not balance.comparable:
+        remarks += (
+            "The table of the arms shows raw means: what happened, not what arms are worth.",
+        )
     if simulate and balance is not None and balance.fails:
         remarks += ("Nothing was simulated: earnings would rest on raw means.",)
     elif simulate and (whole.nonzero == 0 or int((found.rows > 0).sum()) < 2):

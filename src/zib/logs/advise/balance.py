@@ -172,7 +172,6 @@ class BalanceReader:
     def __init__(self, log: Log, seed: int) -> None:
         width = len(log.context_names)
         self._seed = seed
-        self._clustered = False
         self.sample = SmallestHashes(min(MOST_ROWS, MOST_NUMBERS // max(width, 1)))
         self.moments = Moments((len(log.arms), width))
 
@@ -180,11 +179,14 @@ class BalanceReader:
         """Take in the rows of a block."""
         from scipy.sparse import csc_array
 
-        key = row_hashes(self._seed, SALT, block.start, block.size)
-        self._clustered = block.cluster is not None
-        cluster = np.zeros(block.size, np.uint64) if block.cluster is None else block.cluster
-        self.sample.add(key, block.arm, block.context, cluster)
         n_arms, width = self.moments.mean.shape
+        if not width:
+            return
+        key = row_hashes(self._seed, SALT, block.start, block.size)
+        # without clusters every row is one of its own, and its hash names it
+        self.sample.add(
+            key, block.arm, block.context, key if block.cluster is None else block.cluster
+        )
         ends = np.arange(block.size + 1)
         of_arm = csc_array((np.ones(block.size), block.arm, ends), shape=(n_arms, block.size))
         count = np.bincount(block.arm, minlength=n_arms).astype(np.float64)[:, None]
@@ -201,20 +203,23 @@ class BalanceReader:
     def rows(self) -> tuple[Codes, Array]:
         """Return arm and context of the sample; of each cluster one row, drawn at random."""
         arm, context, cluster = self.sample.rows()
-        if self._clustered:
-            _, first = np.unique(cluster, return_index=True)
-            at = np.sort(first)
-            arm, context = arm[at], context[at]
-        return arm, context
+        _, first = np.unique(cluster, return_index=True)
+        at = np.sort(first)
+        return arm[at], context[at]
 
     @property
     def whole(self) -> bool:
         """Whether the sample holds all independent rows."""
-        return self._clustered or int(self.sample.seen.sum()) <= len(self.sample.rows()[0])
+        rows = self.sample.rows()
+        return int(self.sample.seen.sum()) == len(rows[0]) or len(np.unique(rows[2])) < len(rows[0])
 
 
 def check_balance(log: Log, reader: BalanceReader, seed: int) -> Balance | None:
-    """Return whether context and arms of a log go together; None without context or choice."""
+    """Return whether context and arms of a log go together; None without context or choice.
+
+    Where rows come in clusters only one row of each is tested, since arms may have been drawn for
+    whole clusters.
+    """
     if not log.context_names or len(log.arms) < 2:
         return None
     arm, context = reader.rows()

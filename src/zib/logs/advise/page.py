@@ -84,6 +84,9 @@ def render(advice: Advice, folder: Path, pictures: list[Picture]) -> str:
     """Return the page as text; nothing in it refers to anything outside but its data files."""
     drawn = {each.stem: each for each in pictures}
     lead = next((drawn[stem] for stem in LEADING if stem in drawn), None)
+    balance = advice.balance
+    if balance is not None and not balance.comparable:
+        lead = None  # no picture at the top that invites a comparison
     if lead is not None:
         del drawn[lead.stem]
     return render_page(
@@ -92,6 +95,7 @@ def render(advice: Advice, folder: Path, pictures: list[Picture]) -> str:
         advice=advice,
         lead=lead,
         drawn=drawn,
+        balance=None if balance is None else words.balance_rows(balance),
         findings=_findings(advice),
         differences=words.difference_rows(advice, 40),
         pairs=words.pair_rows(advice),

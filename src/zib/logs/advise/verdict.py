@@ -338,7 +338,7 @@ def verdict_on(
     if balance is not None and balance.fails:
         basis = "doubly robust values"
         if balance.values is None or balance.covariance is None:
-            words = f"The arms cannot be compared from this log: {balance.reason}."
+            words = f"Not comparable: {balance.reason}, so this log cannot tell which arm is best."
             return Verdict("not comparable", words, worth=worth, level=level, basis=basis)
         robust = ArmValues(balance.values + inflated, balance.covariance, balance.freedom)
         return judge(

@@ -429,7 +429,7 @@ def balance_words(balance: Balance) -> str:
         + "). Raw means compare situations rather than arms."
     )
     if not balance.comparable:
-        return f"{text} The arms are not comparable from this log: {balance.reason}."
+        return text
     where = (
         ""
         if balance.kept > 0.995
@@ -439,6 +439,15 @@ def balance_words(balance: Balance) -> str:
         f"{text} The arms are compared by doubly robust values instead{where}; they are right only "
         "if the context holds every reason why one arm was chosen and not another."
     )
+
+
+def balance_rows(balance: Balance, most: int = 15) -> tuple[tuple[str, ...], Rows]:
+    """Return the columns in which the arms differ most."""
+    head = ("column", "largest difference between two arms, in standard deviations", "high", "low")
+    return head, [
+        (d.column, f"{d.difference:.2f}", shortened(str(d.high)), shortened(str(d.low)))
+        for d in balance.differences[:most]
+    ]
 
 
 def inflated_words(found: Collected, inflated: float) -> tuple[str, ...]:

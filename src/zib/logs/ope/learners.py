@@ -44,11 +44,12 @@ def learned(learner: Any) -> Learned:
     Parameters
     ----------
     learner
-        "best" (the arm with the largest mean reward), "greedy" (in every row the arm with the
-        largest predicted reward, `Greedy`), a policy of `zib.mab` or `zib.contextual` (a bandit
-        learns the rows and decides as it would next; contextual policies get an intercept and the
-        standardised context, and a model for each arm), or an object with a method ``fit(log)``
-        that returns a policy: anything `evaluate` takes, such as a function of the context.
+        "best" (the arm with the largest mean reward; rows count 1/propensity where the log has
+        propensities), "greedy" (in every row the arm with the largest predicted reward, `Greedy`),
+        a policy of `zib.mab` or `zib.contextual` (a bandit learns the rows and decides as it would
+        next; contextual policies get an intercept and the standardised context, and a model for
+        each arm), or an object with a method ``fit(log)`` that returns a policy: anything
+        `evaluate` takes, such as a function of the context.
 
     Examples
     --------
