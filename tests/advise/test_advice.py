@@ -13,9 +13,6 @@ import zib
 from tests.datasets.data import KARLAN_LIST, data_file
 from zib.logs import LoggedData, LogScan
 from zib.logs.advise import Advice, advise
-from zib.logs.advise.collect import collect
-from zib.logs.advise.estimates import summaries
-from zib.logs.advise.simulation import resampled
 
 
 def frame_of(
@@ -50,11 +47,17 @@ def quick(log: Any, **options: Any) -> Advice:
 # -------------------------------------------------------------------------------- recommendation
 
 
-def test_gaussian_rewards_get_thompson_sampling_with_their_spread() -> None:
+def alternative(advice: Advice, name: str) -> Any:
+    """Return the alternative policy of this name, made by the code that the page shows."""
+    codes = [other.code for other in advice.recommendation.alternatives]
+    return eval(next(code for code in codes if f".{name}(" in code), {"zib": zib})
+
+
+def test_without_a_simulation_the_default_is_recommended() -> None:
     frame = frame_of()
     advice = quick(log_of(frame, propensity="p"), horizon=5_000)
-    spec = advice.recommendation.spec
-    assert isinstance(spec, zib.mab.ZITS)
+    assert advice.recommendation.spec == zib.mab.ZIAdaptive()
+    spec = alternative(advice, "ZITS")
     assert spec.horizon == 5_000
     paid = frame[frame["spent"] != 0]
     within = paid["spent"] - paid.groupby("ad")["spent"].transform("mean")
@@ -66,9 +69,9 @@ def test_gaussian_rewards_get_thompson_sampling_with_their_spread() -> None:
     assert str(advice).count("\n") > 20
 
 
-def test_exponential_rewards_get_their_own_policy() -> None:
+def test_exponential_rewards_have_policies_of_their_own() -> None:
     advice = quick(log_of(frame_of(20_000, law="exponential")))
-    assert isinstance(advice.recommendation.spec, zib.mab.ZIExponentialTS)
+    assert alternative(advice, "ZIExponentialTS") == zib.mab.ZIExponentialTS()
     guarded = advice.recommendation.alternatives[-1].code
     found = re.search(r"SubExponential\(size=([0-9.]+)\)", guarded)
     assert found is not None
@@ -81,8 +84,7 @@ def test_exponential_rewards_get_their_own_policy() -> None:
 def test_an_infinite_variance_calls_for_trimmed_means() -> None:
     frame = frame_of(60_000, law="pareto")
     advice = quick(log_of(frame))
-    spec = advice.recommendation.spec
-    assert isinstance(spec, zib.mab.ZIHeavyUCB)
+    spec = alternative(advice, "ZIHeavyUCB")
     assert 0.0 < spec.epsilon < 0.5
     paid = frame[frame["spent"] != 0]
     moments = (paid["spent"] ** (1 + spec.epsilon)).groupby(paid["ad"]).mean()
@@ -92,12 +94,11 @@ def test_an_infinite_variance_calls_for_trimmed_means() -> None:
 @pytest.mark.parametrize("scale", [1e9, 1e-9])
 def test_units_do_not_change_the_advice(scale: float) -> None:
     plain, other = quick(log_of(frame_of())), quick(log_of(frame_of(scale=scale)))
-    assert type(other.recommendation.spec) is type(plain.recommendation.spec)
     unit = other.recommendation.unit
-    assert other.recommendation.spec.sigma * unit == pytest.approx(
-        plain.recommendation.spec.sigma * scale, rel=2e-3
-    )
-    assert 0.01 < other.recommendation.spec.sigma < 100
+    for name in ("ZITS", "NormalTS"):
+        sigma = alternative(other, name).sigma
+        assert sigma * unit == pytest.approx(alternative(plain, name).sigma * scale, rel=2e-3)
+        assert 0.01 < sigma < 100
     assert other.overall.r.high == pytest.approx(plain.overall.r.high * scale)
     assert other.gain is not None
     assert plain.gain is not None
@@ -144,11 +145,10 @@ def run_program(text: str) -> dict[str, Any]:
     return space
 
 
-@pytest.mark.parametrize("law", ["gaussian", "exponential", "pareto", "signed"])
 @pytest.mark.parametrize("known", [True, False])
-def test_the_program_runs_as_it_stands(law: str, known: bool, tmp_path: Path) -> None:
+def test_the_program_runs_as_it_stands(known: bool, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    frame = frame_of(4_000, law=law)
+    frame = frame_of(4_000)
     frame.to_csv(path, index=False)
     names = {"arm": "ad", "reward": "spent", "propensity": "p" if known else None}
     log = LogScan(path, **names)
@@ -216,58 +216,13 @@ def test_without_effect_the_context_is_not_used() -> None:
 # ------------------------------------------------------------------------------------- simulation
 
 
-def test_the_resampled_bandit_is_the_bootstrap_of_the_log() -> None:
-    frame = frame_of()
-    frame["p"] = np.random.default_rng(0).uniform(0.2, 0.9, len(frame))
-    log = log_of(frame, propensity="p")
-    found = collect(log, 0, lambda share: None)
-    env, kept = resampled(found, summaries(found, 0.95), 1.0)
-    other = zib.env.BootstrapMAB(log)
-    assert kept == [0, 1, 2]
-    np.testing.assert_allclose(env.arm_means, other.arm_means, rtol=1e-10)
-    np.testing.assert_allclose(env.variances, other.variances, rtol=1e-10)
-    for one, two in zip(env.laws, other.laws, strict=True):
-        assert one.law.values == two.law.values
-
-
-def test_earnings_add_up() -> None:
-    heard: list[tuple[str, float]] = []
-    log = log_of(frame_of())
-    advice = advise(
-        log, horizon=2_000, replications=4, progress=lambda text, share: heard.append((text, share))
-    )
-    ran = advice.simulation
-    assert ran is not None
-    assert ran.labels[0] == advice.recommendation.label == "ZI-TS"
-    assert {"UCB1", "Normal TS", "uniform", "as in the log"} < set(ran.labels)
-    means = zib.env.BootstrapMAB(log).arm_means
-    assert ran.best_total == pytest.approx(2_000 * means.max())
-    by_label = {row.label: row for row in ran.earned}
-    # choosing at random earns the average of the means: 5 standard errors, error below 1e-4
-    spread = 5 * means.std() * np.sqrt(2_000 / 4)
-    assert by_label["uniform"].total.value == pytest.approx(2_000 * means.mean(), abs=spread)
-    assert by_label["as in the log"].total.value == pytest.approx(
-        2_000 * log.reward.mean(), abs=spread
-    )
-    for row, totals in zip(ran.earned, ran.totals, strict=True):
-        assert row.total.value == pytest.approx(totals.mean())
-        assert row.total.value <= ran.best_total * (1 + 1e-12)
-    assert by_label["ZI-TS"].above_uniform.low > 0.0
-    assert by_label["ZI-TS"].behind.value == 0.0
-    shares = [share for _, share in heard]
-    assert shares == sorted(shares)
-    assert (heard[0][0], heard[-1]) == ("reading the log", ("done", 1.0))
-    again = advise(log, horizon=2_000, replications=4)
-    assert again.to_dict() == advice.to_dict()
-
-
 def test_a_policy_that_looked_at_the_context_earns_the_average_of_the_log() -> None:
     frame = frame_of()
     frame["p"] = np.random.default_rng(0).uniform(0.2, 0.9, len(frame))
     advice = advise(log_of(frame, propensity="p"), horizon=500, replications=2)
     assert advice.randomised == "no"
     assert advice.simulation is not None
-    last = advice.simulation.earned[-1]
+    last = next(row for row in advice.simulation.earned if row.label == "as in the log")
     assert last.total.value == pytest.approx(500 * frame["spent"].mean())
     assert last.total.high == pytest.approx(500 * advice.overall.r.high)
     assert any("inverse propensity" in note for note in advice.notes)
@@ -330,7 +285,8 @@ def test_no_zeros() -> None:
     rng = np.random.default_rng(0)
     advice = quick(LoggedData.from_arrays(rng.integers(0, 2, 500), rng.normal(9.0, 1.0, 500)))
     assert "No reward is zero: this log is not zero-inflated." in advice.notes
-    assert isinstance(advice.recommendation.spec, zib.mab.NormalTS)
+    assert any("plain policies do as well" in text for text in advice.recommendation.reasons)
+    assert alternative(advice, "NormalTS").sigma == pytest.approx(1.0, rel=0.1)
 
 
 def test_a_single_arm() -> None:
@@ -346,7 +302,7 @@ def test_equal_rewards() -> None:
     frame = frame_of()
     frame["spent"] = np.where(frame["spent"] != 0, 12.5, 0.0)
     advice = quick(log_of(frame))
-    assert advice.recommendation.spec == zib.mab.BetaTS(scale=12.5)
+    assert alternative(advice, "BetaTS") == zib.mab.BetaTS(scale=12.5)
     arm = advice.arms[1]
     assert (arm.mu.low, arm.mu.high) == (12.5, 12.5)
     assert (arm.r.low, arm.r.high) == pytest.approx((12.5 * arm.p.low, 12.5 * arm.p.high))
@@ -480,4 +436,4 @@ def test_donations_of_the_matching_experiment() -> None:
     assert advice.law.points  # donations are round sums
     assert advice.law.best is not None
     assert advice.law.best.name == "log-normal"
-    assert isinstance(advice.recommendation.spec, zib.mab.ZITS)
+    assert advice.recommendation.spec == zib.mab.ZIAdaptive()

@@ -76,7 +76,14 @@ def advise(
     simulate: Annotated[
         bool, typer.Option(help="Simulate what the policy would have earned.")
     ] = True,
-    replications: Annotated[int, typer.Option(help="Runs of the simulation.", min=2)] = 20,
+    replications: Annotated[
+        int | None,
+        typer.Option(
+            help="Worlds of the simulation to report from, and as many to choose the policy in; by "
+            "default as many as stay quick.",
+            min=2,
+        ),
+    ] = None,
     level: Level = 0.95,
     worth: Annotated[
         float, typer.Option(help="Smallest gain worth having, as a share of the best arm's mean.")

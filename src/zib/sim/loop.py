@@ -6,7 +6,8 @@ depend on nothing but how often that arm was refilled, so the j-th pull of an ar
 every policy; the loop runs until it needs a reward that is not there yet, returns, and goes on
 after the refill. Where arms change with the round (`_by_round`) and where contexts arrive
 (`_with_contexts`), the rewards of *all* arms are drawn in blocks of rounds from one stream.
-Nothing in a block depends on what is played, so all policies of a replication face the same rounds.
+Nothing in a block depends on what is played, so all policies of a replication face the same rounds,
+also those that do not look at the context (`_without_looking`).
 
 The functions that do the rounds (`_play_arms`, `_play_rounds`, `_play_contexts`) are plain Python
 on arrays. They run interpreted and compiled, and know nothing of who draws or who waits.
@@ -88,7 +89,8 @@ def play(
     instance = environment.instance(own_stream(Role.INSTANCE))
     one = _Replication(spec, instance, checkpoints, own_stream, compiled, on_checkpoint)
     if hasattr(environment, "n_features"):
-        return _with_contexts(one)
+        free = type(spec) in kernel.REGISTRY
+        return _without_looking(one) if free else _with_contexts(one)
     return _by_round(one) if getattr(environment, "by_round", False) else _by_arm(one)
 
 
@@ -351,6 +353,30 @@ def _with_contexts(one: _Replication) -> Run:
         block = instance.block(source, CONTEXTS, out=block)  # into the same arrays every time
         rounds = ContextBlock(*block[: len(ContextBlock._fields)])
         return rounds, block.category if told else kinds
+
+    return _play_blocks(one, step, pin, draw, CONTEXTS)
+
+
+def _without_looking(one: _Replication) -> Run:
+    """Play a policy that does not look at contexts, on the rounds that those that do are given."""
+    spec, instance = one.spec, one.instance
+    _tells_categories(spec, instance)
+    source = one.stream(Role.ENVIRONMENT)
+    state = kernel.init(spec, instance.n_arms)
+    give_true_sizes(spec, state, instance)
+    pin, step = _player(one, entry, advance_rounds, state)
+    every_arm = np.arange(instance.n_arms)
+    block = None
+
+    def draw(start: int) -> tuple[Any, ...]:
+        nonlocal block
+        block = instance.block(source, CONTEXTS, out=block)
+        if block.arms.shape[1] != every_arm.size or (block.arms != every_arm).any():
+            raise InvalidParameterError(
+                "`env` must offer every arm in every round, in order, to a policy without "
+                f"context; got {shown(spec)} where actions come and go"
+            )
+        return block.reward, block.mean.max(axis=1, keepdims=True) - block.mean
 
     return _play_blocks(one, step, pin, draw, CONTEXTS)
 

@@ -20,7 +20,7 @@ from zib.contextual.policy import lookup_policy
 from zib.core import saved, sources
 from zib.core import validate as check
 from zib.core.cluster import libraries as versions
-from zib.core.kernel import lookup
+from zib.core.kernel import REGISTRY, lookup
 from zib.core.spec import label_of
 from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code
 from zib.sim.loop import play
@@ -123,7 +123,7 @@ class Plan:
         [(0, 200), (200, 400), (400, 450)]
         """
         _check_environment(env)
-        labelled = _labelled(policies, lookup_policy if hasattr(env, "n_features") else lookup)
+        labelled = _labelled(policies, _either if hasattr(env, "n_features") else lookup)
         horizon = check.integer("horizon", horizon, low=1)
         return cls(
             tuple(labelled),
@@ -222,6 +222,11 @@ class Plan:
         except CannotBeStored as error:
             data["not storable"] = str(error)
         return data
+
+
+def _either(spec: Any, name: str) -> Any:
+    """Look a policy up that plays where contexts arrive: with a look at them, or without."""
+    return lookup(spec, name) if type(spec) in REGISTRY else lookup_policy(spec, name)
 
 
 def _labelled(

@@ -116,6 +116,10 @@ def simulate(
 
     Notes
     -----
+    Where contexts arrive, policies without context (`zib.mab`) may play along, if every arm is an
+    action of every round: all policies face the same rounds, and regret is against the arm that is
+    best in that context.
+
     Where arms change with the round (`zib.env.DriftingMAB`), all policies face the same rewards
     round by round, and regret is against the arm that is best in that round.
 

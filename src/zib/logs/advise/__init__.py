@@ -4,7 +4,7 @@ from zib.logs.advise.advice import Advice, Alternative, Recommendation, advise
 from zib.logs.advise.choose import Gain
 from zib.logs.advise.estimates import ArmSummary, Weighted
 from zib.logs.advise.law import Fit, LawReport, TailReport
-from zib.logs.advise.simulation import Earned, Simulation
+from zib.logs.advise.simulation import AgainstPlain, Earned, Simulation
 from zib.logs.advise.times import Course, TimeReport, TimeTest
 from zib.logs.advise.values import Atom, Dominant
 from zib.logs.advise.verdict import Chance, Difference, Verdict
@@ -12,6 +12,7 @@ from zib.stats.intervals import Estimate
 
 __all__ = [
     "Advice",
+    "AgainstPlain",
     "Alternative",
     "ArmSummary",
     "Atom",

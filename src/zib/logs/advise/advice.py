@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from zib import contextual
 from zib.core import validate as check
 from zib.logs.advise.balance import (
     Balance,
@@ -23,7 +22,15 @@ from zib.logs.advise.balance import (
     mismatch,
     with_values,
 )
-from zib.logs.advise.choose import Choice, Choices, Gain, Parameter, choose, gain
+from zib.logs.advise.choose import (
+    Choices,
+    ContextualChoice,
+    Gain,
+    Parameter,
+    choose,
+    gain,
+    with_context,
+)
 from zib.logs.advise.collect import Collected, Randomised, collect
 from zib.logs.advise.collect import randomised as randomised_by_log
 from zib.logs.advise.context import ContextReport, context_report
@@ -34,12 +41,20 @@ from zib.logs.advise.estimates import (
     within_sd,
 )
 from zib.logs.advise.law import LawReport, law_report
-from zib.logs.advise.simulation import Simulation, simulation
+from zib.logs.advise.simulation import Played, Simulation, simulation
 from zib.logs.advise.snippet import contextual_program, plain_program
 from zib.logs.advise.times import TimeReport, time_report
 from zib.logs.advise.units import in_log_units
 from zib.logs.advise.verdict import WORTH, Verdict, design_effect, verdict_on
-from zib.logs.advise.words import arm_rows, drawn_words, inflated_words, notes, plain_table, report
+from zib.logs.advise.words import (
+    arm_rows,
+    choice_words,
+    drawn_words,
+    inflated_words,
+    notes,
+    plain_table,
+    report,
+)
 from zib.logs.log import Log, inflated_of
 from zib.logs.passes import on_machines
 
@@ -179,7 +194,7 @@ def advise(
     log: Log,
     *,
     horizon: int | None = None,
-    replications: int = 20,
+    replications: int | None = None,
     simulate: bool = True,
     level: float = 0.95,
     worth: float = WORTH,
@@ -202,9 +217,11 @@ def advise(
     horizon
         Number of rounds the policy is to be used for; as many as the log has by default.
     replications
-        Runs of the simulation (≥ 2).
+        Worlds to report from (≥ 2); as many others serve to choose the policy. By default as many
+        as stay quick, 20 to 100.
     simulate
-        Whether to simulate what the policy would have earned.
+        Whether to let policies play in worlds drawn from the log, which decides between them and
+        says what they would earn. Without it the default policy is recommended.
     level
         Probability of the intervals. On a log of equal arms a winner is declared with probability
         at most 1 − level.
@@ -247,7 +264,7 @@ def advise(
     >>> log = LoggedData.from_arrays(arm, np.where(paid, rng.normal(8.0, 1.0, 4_000), 0.0))
     >>> advice = advise(log, simulate=False)
     >>> advice.law.best.name, advice.recommendation.label
-    ('Gaussian', 'ZI-TS')
+    ('Gaussian', 'ZI adaptive')
     """
     if not isinstance(log, Log):
         raise check.InvalidParameterError(
@@ -255,7 +272,8 @@ def advise(
         )
     rounds = log.n_rows if horizon is None else check.integer("horizon", horizon, low=2)
     rounds = max(int(rounds), 2)
-    replications = check.integer("replications", replications, low=2)
+    if replications is not None:
+        replications = check.integer("replications", replications, low=2)
     level = check.real("level", level, low=0, high=1, closed="neither")
     worth = check.real("worth", worth, low=0)
     seed = check.integer("seed", seed, low=0)
@@ -302,30 +320,33 @@ def advise(
     sd = within_sd(found, level)
     about = context_report(found)
     choices = choose(found, arms, whole, law, sd)
-    recommendation = _recommend(found, choices, about, rounds, random, source)
-    ran = None
     remarks += notes(found, arms, whole, law, random, balance, design_effect(found))
     if balance is not None and not balance.comparable:
         remarks += (
             "The table of the arms shows raw means: what happened, not what arms are worth.",
         )
+    some = int((found.rows > 0).sum())
+    played = None
     if simulate and balance is not None and balance.fails:
         remarks += ("Nothing was simulated: earnings would rest on raw means.",)
-    elif simulate and (whole.nonzero == 0 or int((found.rows > 0).sum()) < 2):
+    elif simulate and (whole.nonzero == 0 or some < 2):
         remarks += ("Nothing was simulated: that takes two arms with data and rewards to draw.",)
     elif simulate:
         start = reading + 0.05
-        ran = simulation(
-            found, arms, whole, choices, rounds=rounds, replications=replications, level=level,
-            seed=seed, tell=lambda share: tell("simulating", start + (1.0 - start) * share),
+        played = simulation(
+            found, arms, whole, choices,
+            context=about is not None and about.matters, rounds=rounds,
+            replications=replications, level=level, seed=seed,
+            tell=lambda message, share: tell(message, start + (1.0 - start) * share),
         )  # fmt: skip
-        remarks += ran.notes
+        remarks += played.simulation.notes
+    recommendation = _recommend(found, choices, about, played, rounds, random, source)
     tell("done", 1.0)
     origin = {"zib": version("zib"), "numpy": np.__version__, "seed": seed}
     advice = Advice(
-        verdict, arms, whole, law, about, gain(found, whole, sd.value, rounds), recommendation, ran,
-        remarks, random, rounds, level, seed, origin, balance,
-        time_report(found, level),
+        verdict, arms, whole, law, about, gain(found, whole, sd.value, rounds), recommendation,
+        None if played is None else played.simulation, remarks, random, rounds, level, seed,
+        origin, balance, time_report(found, level),
     )  # fmt: skip
     return in_log_units(advice, inflated_of(log))
 
@@ -334,51 +355,37 @@ def _recommend(
     found: Collected,
     choices: Choices,
     about: ContextReport | None,
+    played: Played | None,
     rounds: int,
     random: Randomised,
     source: Mapping[str, Any] | None,
 ) -> Recommendation:
-    main = choices.main
-    others = list(choices.others)
-    reasons = list(choices.reasons)
+    """Return what lost least in the simulation; without one, the default."""
+    candidates = choices.candidates
     if about is not None and about.matters and found.n_arms > 1:
-        inner = contextual.JointUCB()
-        spec = contextual.Disjoint(spec=inner, n_arms=found.n_arms)
-        code = f"zib.contextual.Disjoint(spec=zib.contextual.JointUCB(), n_arms={found.n_arms})"
-        program = contextual_program(
-            found, code=code, label=spec.label, rounds=rounds, unit=choices.unit, source=source
-        )
-        reasons.insert(0, about.words)
-        reasons.append(
-            "The spread of the non-zero rewards is estimated on the way, so nothing has to be set."
-        )
-        others.insert(0, main.because("without context: " + main.why))
-        return _made(spec, spec.label, code, True, choices, reasons, others, rounds, program)
-    if about is not None:
-        reasons.append(about.words)
+        candidates = with_context(choices, found.n_arms)
+    main = candidates[0]
+    if played is not None:
+        main = next(c for c in candidates if c.label == played.best.label)
+    reasons = [] if about is None else [about.words]
+    reasons += choices.reasons
     if found.n_arms == 1:
         reasons.insert(0, "The log has a single arm: there is nothing to choose between yet.")
-    program = plain_program(
-        main, found, rounds=rounds, unit=choices.unit, random=random, source=source
-    )
-    spec, code = main.build(rounds), main.code(str(rounds))
     reasons.append(f"{main.label}: {main.why}.")
-    return _made(spec, main.label, code, False, choices, reasons, others, rounds, program)
-
-
-def _made(
-    spec: Any,
-    label: str,
-    code: str,
-    with_context: bool,
-    choices: Choices,
-    reasons: list[str],
-    others: list[Choice],
-    rounds: int,
-    program: str,
-) -> Recommendation:
-    alternatives = tuple(Alternative(o.label, o.code(str(rounds)), o.why) for o in others)
+    if played is not None:
+        reasons.insert(0, choice_words(played.simulation, candidates[0].label))
+    if isinstance(main, ContextualChoice):
+        program = contextual_program(main, found, rounds=rounds, unit=choices.unit, source=source)
+    else:
+        program = plain_program(
+            main, found, rounds=rounds, unit=choices.unit, random=random, source=source
+        )
+    others = [c for c in (*candidates, *choices.others) if c is not main]
+    if played is not None:  # by regret, then those that did not take part
+        place = {label: i for i, label in enumerate(played.simulation.labels)}
+        others.sort(key=lambda choice: place.get(choice.label, len(place)))
     return Recommendation(
-        spec, label, code, with_context, choices.unit, choices.parameters, tuple(reasons),
-        alternatives, program,
+        main.build(rounds), main.label, main.code(str(rounds)), main.contextual, choices.unit,
+        choices.parameters, tuple(reasons),
+        tuple(Alternative(o.label, o.code(str(rounds)), o.why) for o in others), program,
     )  # fmt: skip

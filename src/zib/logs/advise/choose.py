@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from zib import mab, theory
+from zib import contextual, mab, theory
 from zib.core.spec import label_of
 from zib.logs.advise.collect import Collected
 from zib.logs.advise.estimates import ArmSummary
@@ -29,28 +29,46 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy by name and arguments, for any horizon."""
+    """A policy by name and arguments, for any horizon.
+
+    Attributes
+    ----------
+    timed
+        Whether it has to be told the horizon.
+    why
+        What speaks for it.
+    plain
+        Whether it takes the reward as one number, zeros and all.
+    """
 
     name: str
     arguments: dict[str, Any]
     timed: bool
     why: str
+    plain: bool = False
+
+    contextual: ClassVar[bool] = False
+
+    def _horizon(self, horizon: float) -> dict[str, float]:
+        return {"horizon": max(float(horizon), 2.0)} if self.timed else {}
 
     def build(self, horizon: float) -> Any:
         """Return the spec made for this horizon."""
-        timed = {"horizon": max(float(horizon), 2.0)} if self.timed else {}
-        return getattr(mab, self.name)(**timed, **self.arguments)
+        return getattr(mab, self.name)(**self._horizon(horizon), **self.arguments)
 
     def code(self, horizon: str) -> str:
         """Return Python text that makes the spec."""
+        return f"zib.mab.{self.name}({self._inside(horizon)})"
+
+    def _inside(self, horizon: str) -> str:
         parts = [f"horizon={horizon}"] if self.timed else []
         for key, value in self.arguments.items():
             parts.append(f"{key}={'zib.' if isinstance(value, Tail) else ''}{value!r}")
-        return f"zib.mab.{self.name}({', '.join(parts)})"
+        return ", ".join(parts)
 
     def because(self, why: str) -> Choice:
         """Return the same policy for another reason."""
-        return Choice(self.name, self.arguments, self.timed, why)
+        return replace(self, why=why)
 
     @property
     def label(self) -> str:
@@ -59,10 +77,41 @@ class Choice:
         return f"{label}, rho={self.arguments['rho']:g}" if "rho" in self.arguments else label
 
 
+@dataclass(frozen=True)
+class ContextualChoice(Choice):
+    """A contextual policy with a model of its own for every arm."""
+
+    n_arms: int = 1
+
+    contextual: ClassVar[bool] = True
+
+    def build(self, horizon: float) -> Any:
+        """Return the spec made for this horizon."""
+        inner = getattr(contextual, self.name)(**self._horizon(horizon), **self.arguments)
+        return contextual.Disjoint(spec=inner, n_arms=self.n_arms)
+
+    def code(self, horizon: str) -> str:
+        """Return Python text that makes the spec."""
+        inner = f"zib.contextual.{self.name}({self._inside(horizon)})"
+        return f"zib.contextual.Disjoint(spec={inner}, n_arms={self.n_arms})"
+
+
 class Choices(NamedTuple):
-    """The policy recommended, others worth a look, parameters and reasons."""
+    """The policies that could be used here.
+
+    Attributes
+    ----------
+    main
+        The default: what is recommended unless the simulation shows something better.
+    candidates
+        Policies that take part in the simulation, the default first. None is told anything that
+        the log does not say.
+    others
+        Policies for other demands, such as a proven bound.
+    """
 
     main: Choice
+    candidates: tuple[Choice, ...]
     others: tuple[Choice, ...]
     unit: float
     parameters: tuple[Parameter, ...]
@@ -84,14 +133,16 @@ def reward_unit(typical: float) -> float:
 def choose(
     found: Collected, arms: tuple[ArmSummary, ...], whole: ArmSummary, law: LawReport, sd: Estimate
 ) -> Choices:
-    """Return the policy for this log."""
+    """Return the policies for this log."""
     if whole.nonzero == 0:
         return _collect_first(whole)
     typical = float(np.mean(np.abs(found.values)))
     unit = reward_unit(typical)
     reasons: list[str] = []
+    reward_sd = _reward_sd(arms)
+    plain = _plain(reward_sd / unit)
     if law.constant is not None:
-        return _constant(law.constant, unit)
+        return _constant(law.constant, unit, plain)
     sigma = _sigma(found, arms, sd, reasons)
     order = law.tail.epsilon
     moment = _largest_moment(found, law, reasons)
@@ -103,44 +154,106 @@ def choose(
     )
     parameters = [
         Parameter("sigma", sigma, "standard deviation of the non-zero rewards within arms"),
+        Parameter(
+            "reward sd", Estimate(reward_sd, math.nan, math.nan), "of all rewards within arms"
+        ),
         Parameter("epsilon", Estimate(order, math.nan, math.nan), "from the tail index"),
         Parameter("moment", moment, f"mean of |X| to the power {1 + order:.4g}, largest arm"),
-    ]
-    sampling = Choice(
-        "ZITS", {"sigma": rounded(sigma.value / unit)}, True,
-        "samples how often and how much separately; sigma is the standard deviation",
-    )  # fmt: skip
-    knobless = Choice(
-        "ZIAdaptive", {}, False,
-        "learns the family, the scatter and how alike arms are from the rewards; told nothing",
-    )  # fmt: skip
+    ]  # fmt: skip
     if whole.nonzero == whole.rows:
-        return _no_zeros(law, sampling, heavy, parameters, unit)
+        reasons.append(
+            "No reward is zero, so there is nothing for zero inflation to exploit: plain policies "
+            "do as well."
+        )
+        others: list[Choice] = []
+        if law.tail.finite_variance == "no":
+            others.append(heavy.because("with p = 1 the plain robust UCB with trimmed means"))
+        return _all(plain, (), others, unit, parameters, reasons)
+    sampling = Choice(
+        "ZITS", {"sigma": rounded(sigma.value / unit), "rho": 2.0}, True,
+        "samples how often and how much separately, with the variance of the mean itself, outside "
+        "the theorem; sigma is the standard deviation of the non-zero rewards",
+    )  # fmt: skip
+    index = Choice(
+        "ZIIMED", {}, False, "least divergence of both parts: nothing to set, and not random"
+    )
     if law.tail.finite_variance == "no":
         reasons.insert(0, law.tail.words)
-        reasons.append(
-            "With an infinite variance single rewards decide averages, so the policy trims them."
-        )
-        others = [sampling.because("works while no giant reward arrives; no guarantee")]
+        others = [index, heavy]
         if law.best is not None and law.best.name in ("Student t", "Laplace"):
             others.insert(0, _stable(law, unit))
-        return Choices(heavy, (knobless, *others), unit, tuple(parameters), tuple(reasons))
+        return _all(plain, (sampling,), others, unit, parameters, reasons)
     reasons.insert(0, _why_finite(law))
-    main = sampling
+    others = [index]
     if law.best is not None and law.best.name == "exponential":
-        main = Choice(
-            "ZIExponentialTS", {}, False,
-            "exact for exponential rewards; needs neither a horizon nor a spread",
+        others.append(
+            Choice(
+                "ZIExponentialTS", {}, False,
+                "exact for exponential rewards; needs neither a horizon nor a spread",
+            )
         )  # fmt: skip
-        reasons.append("The non-zero rewards look exponential: one number, the mean, says it all.")
     guarded, extra = _guarded(found, law, heavy, sigma.value, unit)
-    parameters += extra
-    bold = Choice(
-        "ZITS", {**sampling.arguments, "rho": 2.0}, True,
-        "draws with the variance of the mean itself, outside the theorem; often earns more",
+    return _all(plain, (sampling,), [*others, guarded], unit, [*parameters, *extra], reasons)
+
+
+DEFAULT = Choice(
+    "ZIAdaptive", {}, False,
+    "the default: learns the family, the scatter and how alike arms are from the rewards, and is "
+    "told nothing",
+)  # fmt: skip
+
+
+def _all(
+    plain: tuple[Choice, ...],
+    matching: tuple[Choice, ...],
+    others: list[Choice],
+    unit: float,
+    parameters: list[Parameter],
+    reasons: list[str],
+) -> Choices:
+    candidates = (DEFAULT, *matching, *plain)
+    return Choices(DEFAULT, candidates, tuple(others), unit, tuple(parameters), tuple(reasons))
+
+
+def _plain(sd: float) -> tuple[Choice, ...]:
+    """Return the policies that take the reward as one number of this standard deviation."""
+    arguments = {"sigma": max(rounded(sd), 1e-12)}
+    return (
+        Choice(
+            "NormalTS", arguments, False,
+            "plain Thompson sampling on the reward, told its standard deviation", plain=True,
+        ),
+        Choice("MOTS", arguments, True, "its minimax version, for a known horizon", plain=True),
+        Choice("EpsilonGreedy", {"epsilon": 0.1}, False,
+               "plays the best average and, in a tenth of the rounds, any arm", plain=True),
     )  # fmt: skip
-    others = [bold if main is sampling else sampling, guarded]
-    return Choices(main, (knobless, *others), unit, tuple(parameters), tuple(reasons))
+
+
+def _reward_sd(arms: tuple[ArmSummary, ...]) -> float:
+    """Return the standard deviation of the reward within arms, zeros and all."""
+    rows = sum(arm.rows for arm in arms)
+    return math.sqrt(sum(arm.rows * arm.variance for arm in arms if arm.rows) / max(rows, 1))
+
+
+def with_context(choices: Choices, n_arms: int) -> tuple[Choice, ...]:
+    """Return the candidates where the context matters; two of them do not look at it."""
+    looking = (
+        ContextualChoice(
+            "JointUCB", {}, False, "bounds on both parts together, given the context", n_arms=n_arms
+        ),
+        ContextualChoice(
+            "LaplaceTS", {"prior": "learned"}, False,
+            "samples both parts given the context; learns how much the context matters",
+            n_arms=n_arms,
+        ),
+        ContextualChoice(
+            "Naive", {"sigma": None}, True,
+            "a linear model of the reward, zeros and all, given the context", plain=True,
+            n_arms=n_arms,
+        ),
+    )  # fmt: skip
+    blind = tuple(c for c in choices.candidates if c.name in ("ZIAdaptive", "NormalTS"))
+    return (*looking, *(c.because(f"without context: {c.why}") for c in blind))
 
 
 def _why_finite(law: LawReport) -> str:
@@ -161,36 +274,21 @@ def _collect_first(whole: ArmSummary) -> Choices:
         "large, and more if it is smaller: play the arms evenly and look again then.",
     )
     even = Choice("EpsilonGreedy", {"epsilon": 1.0}, False, "plays all arms evenly")
-    return Choices(even, (), 1.0, (), reasons)
+    return Choices(even, (even,), (), 1.0, (), reasons)
 
 
-def _constant(value: float, unit: float) -> Choices:
+def _constant(value: float, unit: float, plain: tuple[Choice, ...]) -> Choices:
+    """Return policies for rewards that are 0 or one value, where only how often is unknown."""
     reason = f"Every non-zero reward is {value:.6g}: only how often an arm pays is unknown."
+    exact: tuple[Choice, ...] = ()
     if value > 0.0:
         why = "exact for rewards that are 0 or one fixed value"
-        beta = Choice("BetaTS", {"scale": value / unit}, False, why)
-        klucb = Choice("KLUCB", {"scale": value / unit}, False, "the same as an index, not random")
-        return Choices(beta, (klucb,), unit, (), (reason,))
-    small = rounded(0.01 * abs(value) / unit)
-    main = Choice("ZITS", {"sigma": small}, True, "with next to no spread of the magnitudes")
-    return Choices(main, (), unit, (), (reason,))
-
-
-def _no_zeros(
-    law: LawReport, sampling: Choice, heavy: Choice, parameters: list[Parameter], unit: float
-) -> Choices:
-    reason = (
-        "No reward is zero, so there is nothing for zero inflation to exploit: a plain policy is "
-        "the right one."
-    )
-    if law.tail.finite_variance == "no":
-        why = "with p = 1 this is the plain robust UCB with trimmed means"
-        plain = Choice(heavy.name, heavy.arguments, False, why)
-        return Choices(plain, (), unit, tuple(parameters), (reason, law.tail.words))
-    arguments = {"sigma": sampling.arguments["sigma"]}
-    plain = Choice("NormalTS", arguments, False, "plain Thompson sampling on the reward")
-    other = Choice("MOTS", arguments, True, "its minimax version, for a known horizon")
-    return Choices(plain, (other,), unit, tuple(parameters), (reason, _why_finite(law)))
+        scale = {"scale": value / unit}
+        exact = (
+            Choice("BetaTS", scale, False, why),
+            Choice("KLUCB", scale, False, "the same as an index, not random"),
+        )
+    return _all(plain, exact, [], unit, [], [reason])
 
 
 def _sigma(

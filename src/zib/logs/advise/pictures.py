@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from zib.logs.advise.forest import differences_picture
 from zib.logs.advise.time_pictures import cycles_picture, times_picture
+from zib.logs.advise.words import UNIFORM
 from zib.report import leave_small_print, paper_style, save_figure, style_of
 from zib.report.numbers import percent, shortened
 from zib.report.page import Picture
@@ -137,24 +138,29 @@ def _earnings_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
 
     ran = advice.simulation
     assert ran is not None
-    totals = np.array([list(row.total) for row in ran.earned])
+    gains = np.array([list(row.above_uniform) for row in ran.earned])
+    shown = [i for i, label in enumerate(ran.labels) if label != UNIFORM]
     fig = earnings_figure(
-        ran.labels, totals=totals, best=ran.best_total, rounds=ran.rounds,
+        [ran.labels[i] for i in shown], gains=gains[shown], rounds=ran.rounds,
         recommended=ran.labels[0], level=advice.level,
     )  # fmt: skip
+    totals = np.array([list(row.total) for row in ran.earned])
     numbers = pd.DataFrame(
         {
             "policy": ran.labels,
+            "more than uniform": gains[:, 0],
+            "low": gains[:, 1],
+            "high": gains[:, 2],
             "earned": totals[:, 0],
-            "low": totals[:, 1],
-            "high": totals[:, 2],
+            "earned low": totals[:, 1],
+            "earned high": totals[:, 2],
             "paid": [row.paid for row in ran.earned],
             "best arm": [row.best_share for row in ran.earned],
         }
     )
     caption = (
-        f"Earnings in {ran.rounds} rounds on rewards drawn again from the log, mean of "
-        f"{ran.replications} runs: the mean rewards of the arms played, added up."
+        f"Earned more than by choosing at random, in {ran.rounds} rounds: the mean over worlds "
+        f"that the log leaves open, and {percent(advice.level)} intervals over them."
     )
     return fig, numbers, Picture("earnings", caption, "What each policy would have earned")
 
@@ -382,49 +388,44 @@ def _forest(ax: Axes, rows: Array) -> None:
 def earnings_figure(
     labels: Sequence[str],
     *,
-    totals: Array,
-    best: float,
+    gains: Array,
     rounds: int,
     recommended: str,
     level: float = 0.95,
 ) -> Figure:
-    """Draw what each policy earned on average, with intervals, the most first.
+    """Draw what each policy earned more than chance, with intervals, the most first.
 
     Parameters
     ----------
-    totals
+    gains
         (n, 3): mean, lower and upper end, one row per label.
-    best
-        What the best arm alone would earn.
     """
     import matplotlib.pyplot as plt
 
     n = len(labels)
-    order = np.argsort(-totals[:, 0], kind="stable")
+    order = np.argsort(-gains[:, 0], kind="stable")
     fig, ax = plt.subplots(figsize=(8.4, 0.42 * n + 1.45), layout="constrained")
     leave_small_print(fig)
     for y, i in enumerate(order):
         style = style_of(labels[i])
-        ax.plot(totals[i, 1:], [y, y], color=style.color, linewidth=3.0, solid_capstyle="round")
+        ax.plot(gains[i, 1:], [y, y], color=style.color, linewidth=3.0, solid_capstyle="round")
         ax.plot(
-            [totals[i, 0]], [y], marker=style.marker or "o", color=style.color,
+            [gains[i, 0]], [y], marker=style.marker or "o", color=style.color,
             markersize=12 if style.marker == "*" else 8,
             markeredgecolor="white", linestyle="none",
         )  # fmt: skip
-    ax.axvline(best, color="#333333", linewidth=1.2, linestyle=(0, (4, 3)))
-    ax.annotate(
-        "best arm always", (best, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, 3),
-        textcoords="offset points", ha="right", va="bottom", fontsize=9, color="#333333",
-    )  # fmt: skip
+    ax.axvline(0.0, color="#333333", linewidth=1.2, linestyle=(0, (4, 3)))
     names = [labels[i] + (" (recommended)" if labels[i] == recommended else "") for i in order]
     ax.set_yticks(range(n), names)
     for tick, i in zip(ax.get_yticklabels(), order):
         tick.set_fontweight("bold" if labels[i] == recommended else "normal")
     ax.set_ylim(n - 0.4, -0.6)
-    finite = totals[np.isfinite(totals)]
-    low, high = min(float(finite.min()), best), max(float(finite.max()), best)
+    finite = gains[np.isfinite(gains)]
+    low, high = min(float(finite.min()), 0.0), max(float(finite.max()), 0.0)
     pad = 0.05 * (high - low) or 1.0
     ax.set_xlim(low - pad, high + pad)
     ax.grid(axis="y", visible=False)
-    ax.set_xlabel(f"earned in {rounds} rounds, with {percent(level)} intervals")
+    ax.set_xlabel(
+        f"earned in {rounds} rounds more than by chance alone, with {percent(level)} intervals"
+    )
     return fig

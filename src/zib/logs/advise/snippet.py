@@ -150,10 +150,9 @@ def plain_program(
 
 
 def contextual_program(
+    choice: Choice,
     found: Collected,
     *,
-    code: str,
-    label: str,
     rounds: int,
     unit: float,
     source: Mapping[str, Any] | None,
@@ -162,9 +161,12 @@ def contextual_program(
     rewards = _rewards(source)
     return (
         _HEAD.format(
-            label=label, reading=reading(source, found, context=True), rounds=rounds, unit=unit
+            label=choice.label,
+            reading=reading(source, found, context=True),
+            rounds=rounds,
+            unit=unit,
         )
-        + _CONTEXTUAL.format(spec=code, **rewards)
+        + _CONTEXTUAL.format(spec=choice.code("log.n_rows + rounds"), **rewards)
         + _OBSERVE.format(more=", context", **rewards)
         + _CONTEXTUAL_LOOP
     )

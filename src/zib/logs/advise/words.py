@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zib.logs.advise.context import ContextReport
     from zib.logs.advise.estimates import ArmSummary
     from zib.logs.advise.law import LawReport, TailReport
+    from zib.logs.advise.simulation import Simulation
     from zib.logs.advise.values import Dominant
 
     Array = NDArray[np.float64]
@@ -127,20 +128,23 @@ def parameter_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
 
 def simulation_rows(advice: Advice) -> tuple[tuple[str, ...], Rows]:
     """Return the table of earnings, the most first."""
-    head = ("policy", "earned", "more than uniform", "best arm played")
+    head: tuple[str, ...] = ("policy", "more than uniform", "lost to the best arm")
     ran = advice.simulation
     if ran is None:
         return head, []
-    ordered = sorted(ran.earned, key=lambda row: -row.total.value)
-    return head, [
+    if not ran.contextual:
+        head = (*head, "best arm played")
+    ordered = sorted(ran.earned, key=lambda row: row.regret.value)
+    rows = [
         (
             row.label,
-            interval(row.total),
             "–" if row.label == UNIFORM else interval(row.above_uniform),
+            interval(row.regret),
             percent(row.best_share),
         )
         for row in ordered
     ]
+    return head, [row[: len(head)] for row in rows]
 
 
 def chance(share: float) -> str:
@@ -190,38 +194,55 @@ def chance_rows(advice: Advice, most: int = 12) -> tuple[tuple[str, ...], Rows]:
 
 
 def gain_words(advice: Advice) -> tuple[str, ...]:
-    """Return what zero inflation can buy, in sentences."""
-    whole, gain = advice.overall, advice.gain
-    if gain is None:
+    """Return what telling zeros apart buys, in sentences."""
+    whole, ran = advice.overall, advice.simulation
+    if advice.gain is None:
         return ("Nothing has been paid yet, so there is nothing to compare.",)
-    share = whole.occurrence_share
     first = (
         f"{percent(whole.zero_share)} of the rewards are zero. Of the variance of a reward "
-        f"{percent(share)} comes from whether it is paid at all, the rest from its size."
+        f"{percent(whole.occurrence_share)} comes from whether it is paid at all, the rest from "
+        "its size."
     )
     if whole.nonzero == whole.rows:
         return (first, "Without zeros a zero-inflated policy has nothing to gain.")
+    if ran is None or ran.against_plain is None:
+        return (first, "What telling zeros apart is worth was not simulated.")
+    found = ran.against_plain
+    lost = {row.label: number(row.regret.value) for row in ran.earned}
     second = (
-        f"For an average arm ({number(gain.rows)} rows) an upper bound that treats the reward as "
-        f"one sub-Gaussian number must use the size {number(gain.plain_size)}, although its "
-        f"standard deviation is {number(gain.sd_reward)}; it is {number(gain.plain_radius)} wide. "
-        f"Bounds on the two parts together are {number(gain.split_radius)} wide, and UCB1, which "
-        f"uses the range of the rewards, {number(gain.range_radius)}."
+        f"In the simulation {found.telling}, the best policy that tells zeros apart, loses "
+        f"{lost[found.telling]} against playing the best arm throughout; {found.plain}, the best "
+        f"that takes the reward as one number, {lost[found.plain]}."
     )
-    ratio = gain.ratio
-    if ratio >= 1.15:
+    if found.saved.low > 0.0:
+        third = f"Telling zeros apart saves {interval(found.saved)} in {ran.rounds} rounds."
+    elif found.saved.high < 0.0:
         third = (
-            f"Keeping the parts apart makes the bound {ratio:.2g} times narrower, which is worth "
-            f"{ratio * ratio:.2g} times as many rounds of exploration."
-        )
-    elif ratio <= 0.87:
-        third = (
-            "Here the bounds on two parts are wider than one on the reward: with so many non-zero "
-            "rewards a plain policy that knows the spread loses nothing."
+            f"Telling zeros apart does not pay here: the plain policy loses "
+            f"{interval(_negative(found.saved))} less."
         )
     else:
-        third = "Keeping the parts apart changes the width of the bound little here."
+        third = (
+            f"The difference, {interval(found.saved)}, is within the noise of the simulation: here "
+            "telling zeros apart buys little or nothing."
+        )
     return first, second, third
+
+
+def _negative(x: Estimate) -> Estimate:
+    return Estimate(-x.value, -x.high, -x.low)
+
+
+def choice_words(ran: Simulation, default: str) -> str:
+    """Return why the simulation speaks for the policy that is recommended."""
+    main = ran.earned[0]
+    if main.label == default:
+        return f"In the simulation no policy did clearly better than the default, {default}."
+    other = next(row for row in ran.earned if row.label == default)
+    return (
+        f"In the simulation {main.label} loses {interval(main.regret)} against playing the best "
+        f"arm throughout, the default, {default}, {interval(other.regret)}."
+    )
 
 
 def simulation_words(advice: Advice) -> tuple[str, ...]:
@@ -230,31 +251,32 @@ def simulation_words(advice: Advice) -> tuple[str, ...]:
     if ran is None:
         return ()
     main = ran.earned[0]
-    plain = next(row for row in ran.earned if row.label == "UCB1")
-    gap = ran.best_total - next(r for r in ran.earned if r.label == UNIFORM).total.value
     words = [
-        f"Over {ran.rounds} rounds, {ran.replications} times on rewards drawn again from the log: "
-        f"{main.label} earns {interval(main.total)}, which is "
-        f"{interval(main.above_uniform)} more than choosing at random. UCB1 earns "
-        f"{interval(plain.total)}, the best arm alone {number(ran.best_total)}."
+        f"In {ran.rounds} rounds {main.label} would earn {interval(main.total)}, which is "
+        f"{interval(main.above_uniform)} more than choosing at random."
     ]
-    rivals = [row for row in ran.earned[1:] if row.behind.low <= 0.0 and gap > 0]
+    if main.above_uniform.low <= 0.0 and ran.alike > 0.0:
+        words[0] += (
+            f" That may be nothing: the probability that all arms pay the same is "
+            f"{percent(ran.alike)} given the log, and then no policy earns more than another."
+        )
+    words.append(
+        f"The intervals are over {ran.replications} worlds that the log leaves open, in which arms "
+        "are closer to each other than their averages: a lucky arm is not taken at its word. "
+        "Policies start without knowing the log."
+    )
+    if ran.contextual:
+        words.append(
+            "Every round has the context of a row of the log, and the best arm is the one that is "
+            "best in that context."
+        )
+    rivals = [row for row in ran.earned[1:] if row.label not in (UNIFORM, LOG)]
     better = [row.label for row in rivals if row.behind.high < 0.0]
-    equal = [row.label for row in rivals if row.behind.high >= 0.0]
+    equal = [row.label for row in rivals if row.behind.low <= 0.0 <= row.behind.high]
     if better:
-        words.append(f"More is earned by {' and '.join(better)}.")
+        words.append(f"Somewhat more is earned by {' and '.join(better)}.")
     if equal:
         words.append(f"No difference beyond the noise: {' and '.join(equal)}.")
-    if advice.recommendation.contextual:
-        words.append(
-            "This is the policy without context: drawing rewards again ignores the context. "
-            "Estimate the contextual policy on the log itself (zib.ope)."
-        )
-    if gap > 0:
-        words.append(
-            "The simulated arms differ as the log says they do, noise included; true differences "
-            "are usually smaller, and so are the gains."
-        )
     return tuple(words)
 
 
