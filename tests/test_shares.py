@@ -13,6 +13,7 @@ import pytest
 from scipy import optimize, stats
 
 import zib
+from tests import contextual_policies
 from tests.policies import ONLINE
 from zib import InvalidParameterError, contextual, mab
 from zib.core import saved
@@ -352,7 +353,7 @@ def test_only_eligible_arms_are_played() -> None:
     some = [3, 0, 4]
     for spec in ONLINE.values():
         bandit = zib.Bandit(spec, n_arms=5, seed=2, draws=20)
-        for t in range(12):
+        for t in range(5):
             scores = bandit.indices()
             mine = bandit.indices(arms=some)
             assert mine == {arm: scores[arm] for arm in some}
@@ -418,9 +419,9 @@ def taught(spec=CONTEXTUAL_TS, n=60, **options) -> zib.ContextualBandit:
 
 def test_with_features_served_arms_are_as_frequent_as_propensities_say() -> None:
     """The sum of (served − propensity) is a martingale: 5 standard errors, 6e-7 for each arm."""
-    bandit = taught(least_share=0.1, draws=10)
+    bandit = taught(least_share=0.1, draws=4)
     off, variance = dict.fromkeys("abc", 0.0), dict.fromkeys("abc", 0.0)
-    for _ in range(150):
+    for _ in range(80):
         shares = bandit.propensities(USER)
         assert shares.exact
         assert min(shares.values()) >= 0.1
@@ -434,7 +435,7 @@ def test_with_features_served_arms_are_as_frequent_as_propensities_say() -> None
 
 
 def test_with_features_the_stream_and_the_state_decide() -> None:
-    bandit = taught(draws=20)
+    bandit = taught(draws=5)
     twin = zib.ContextualBandit.loads(bandit.dumps())
     users = np.column_stack([np.ones(5), np.arange(5.0)])
     served = [bandit.select(user, return_propensity=True) for user in users]
@@ -445,7 +446,20 @@ def test_with_features_the_stream_and_the_state_decide() -> None:
     some = [bandit.select(USER, arms=["c", "a"], return_propensity=True)[0] for _ in range(10)]
     assert set(some) <= {"a", "c"}
     bandit.set_shares(least_share=0.3)
-    assert set(bandit.select_many(np.tile(users, (8, 1)))) == {"a", "b", "c"}
+    assert set(bandit.select_many(np.tile(users, (5, 1)))) == {"a", "b", "c"}
+
+
+@pytest.mark.slow
+def test_every_contextual_policy_is_served_with_propensities(rng) -> None:
+    with interpreted():
+        for spec in contextual_policies.SPECS.values():
+            features = rng.normal(size=(int(getattr(spec, "n_arms", 3)), 2))
+            bandit = zib.ContextualBandit(spec, n_features=2, seed=1, draws=5, least_share=0.1)
+            shares = bandit.propensities(features)
+            row, share = bandit.select(features, return_propensity=True)
+            assert share == shares[row]
+            assert sum(shares.values()) == pytest.approx(1.0)
+            assert min(shares.values()) >= 0.1 - 1e-12
 
 
 def test_rows_of_one_model_are_served_with_propensities() -> None:
@@ -465,8 +479,13 @@ def test_rows_of_one_model_are_served_with_propensities() -> None:
 
 
 def test_with_features_a_new_arm_is_limited_until_its_rewards_return() -> None:
-    for spec in (None, CONTEXTUAL_TS):
-        check_new_arm(taught(spec, n=200, largest_share=0.1, evidence=20, draws=20))
+    check_new_arm(taught(n=90, largest_share=0.1, evidence=20, draws=5))
+
+
+@pytest.mark.slow
+def test_with_features_a_new_arm_of_the_default_policy_is_limited() -> None:
+    with interpreted():
+        check_new_arm(taught(None, n=200, largest_share=0.1, evidence=20))
 
 
 def check_new_arm(bandit: zib.ContextualBandit) -> None:
