@@ -133,7 +133,8 @@ def array_to_data(array: Any) -> Any:
     if isinstance(array, list):
         return [array_to_data(item) for item in array]
     if isinstance(array, np.ndarray):
-        return array_to_data(array.tolist())
+        listed = array.tolist()
+        return listed if np.isfinite(array).all() else array_to_data(listed)
     return array if np.isfinite(array) else repr(array)
 
 
@@ -147,7 +148,8 @@ def array_from_data(data: Any, like: np.ndarray[Any, Any], name: str) -> np.ndar
         if not all(isinstance(row, list) for row in flat):
             raise SavedStateError(f"the saved array {name!r} is damaged: its rows differ")
         flat = [item for row in flat for item in row]
-    for item in flat:
+    odd = not set(map(type, flat)) <= {int, float}
+    for item in flat if odd else ():
         if not (type(item) in (int, float) or (type(item) is str and item in _SPECIAL)):
             raise SavedStateError(
                 f"the saved array {name!r} is damaged: {str(item)[:60]} is not a number"
@@ -204,14 +206,18 @@ def _named_parts(state: Any) -> Iterator[tuple[str, Any]]:
 # ------------------------------------------------------------------------------------------ files
 
 
-def _digest(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _plain(content: dict[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def dumps(content: dict[str, Any]) -> str:
     """Return JSON text with a checksum."""
-    return json.dumps({**content, "checksum": _digest(content)}, allow_nan=False)
+    text = _plain(content)  # written once: states are large
+    return f'{text[:-1]},"checksum":"{_digest(text)}"}}'
 
 
 def loads(text: str, kind: str, versions: range, source: str) -> dict[str, Any]:
@@ -234,7 +240,7 @@ def loads(text: str, kind: str, versions: range, source: str) -> dict[str, Any]:
         )
     written = content.pop("checksum", None)
     try:
-        digest = _digest(content)
+        digest = _digest(_plain(content))
     except (ValueError, RecursionError) as error:
         raise SavedStateError(f"{source} is damaged: {error}") from None
     if written != digest:
