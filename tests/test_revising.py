@@ -395,6 +395,73 @@ def test_rows_from_before_arms_changed_are_revised(keep) -> None:
     assert gone or keep == 9  # rewards of the arm that was removed are still part of the history
 
 
+# ---------------------------------------------------------------------------- any order of these
+
+
+class Story:
+    """What happened to a bandit, and what ought to have happened instead."""
+
+    def __init__(self, spec, keep) -> None:
+        self.spec, self.keep = spec, keep
+        self.events: list[tuple] = []
+
+    def played(self) -> ContextualBandit:
+        """Return a bandit that had seen the right rewards from the start."""
+        bandit = made(self.spec, keep_rows=self.keep)
+        for what, *given in self.events:
+            getattr(bandit, what)(*given)
+        return bandit
+
+    def kept(self, arm) -> list[int]:
+        """Return the positions of the rewards of an arm since it was last added."""
+        added = [i for i, event in enumerate(self.events) if event == ("add_arm", arm)]
+        rewards = [i for i, event in enumerate(self.events) if event[0] == "update"]
+        last = rewards if self.keep is True else rewards[-self.keep :]
+        first = added[-1] if added else -1
+        return [i for i in last if self.events[i][1] == arm and i > first]
+
+
+def random_story(spec, keep, seed: int, n: int = 60) -> None:
+    rng = np.random.default_rng(seed)
+    bandit, story = made(spec, keep_rows=keep), Story(spec, keep)
+    names = [*ARMS, "black", "white"]
+    for _ in range(n):
+        kind = rng.random()
+        arm = bandit.arms[rng.integers(len(bandit.arms))]
+        reward = float(rng.integers(4))
+        if kind < 0.6:
+            event = ("update", arm, reward, np.array([1.0, rng.normal()]))
+        elif kind < 0.75 and (places := story.kept(arm)):
+            at = places[rng.integers(len(places))]
+            _, _, old, user = story.events[at]
+            bandit.revise(arm, old, reward, user)
+            story.events[at] = ("update", arm, reward, user)
+            continue
+        elif kind < 0.8 and len(bandit.arms) > 1:
+            event = ("remove_arm", arm)
+        elif kind < 0.9 and (new := [name for name in names if name not in bandit.arms]):
+            event = ("add_arm", new[rng.integers(len(new))])
+        else:
+            bandit = (copy.copy, lambda b: ContextualBandit.loads(b.dumps()))[rng.integers(2)](
+                bandit
+            )
+            continue
+        getattr(bandit, event[0])(*event[1:])
+        story.events.append(event)
+    assert alike(bandit, story.played())
+
+
+def test_a_random_story_ends_as_if_it_had_been_told_right() -> None:
+    random_story(OWN_NAIVE, 12, seed=0)
+
+
+@slow
+@pytest.mark.parametrize("seed", range(20))
+def test_random_stories_end_as_if_they_had_been_told_right(seed: int) -> None:
+    spec, keep = [(OWN_NAIVE, True), (OWN_NAIVE, 12), (JOINT, 12), (JOINT, True)][seed % 4]
+    random_story(spec, keep, seed)
+
+
 # --------------------------------------------------------------------------------- keeping it
 
 

@@ -28,7 +28,7 @@ from zib.online.encoding import checked_encoder, encoder_from_data, encoder_to_d
 from zib.online.features import Matrix, is_ready
 from zib.online.guard import InUseError, may_raise, undrawn
 from zib.online.history import History
-from zib.online.learning import Learning
+from zib.online.merging import Merging
 from zib.online.served import Served
 from zib.stats.predictions import Prediction, predictions
 
@@ -38,7 +38,7 @@ _MANY_FEATURES = 100_000  # a file may say so many that its state does not show
 __all__ = ["ContextualBandit", "Prediction"]
 
 
-class ContextualBandit(Learning, Served):
+class ContextualBandit(Merging, Served):
     """A contextual policy in use: it decides by features.
 
     Parameters

@@ -67,6 +67,7 @@ class History:
         self.state: Any = None  # before the first kept reward; None if nothing had been learned
         self.events: deque[Row | Regrouped] = deque()
         self.n_rows = 0
+        self._pin: Any = None  # of `state`, for compiled code
 
     @property
     def is_whole(self) -> bool:
@@ -85,11 +86,18 @@ class History:
         self.events.append(Regrouped(tuple(sources)))
 
     def _forget_one(self, learner: Learner) -> None:
-        gone: list[Row | Regrouped] = []
-        while not (gone and isinstance(gone[-1], Row)):
-            gone.append(self.events.popleft())
+        while isinstance(gone := self.events.popleft(), Regrouped):
+            self.spec, self.n_arms, self.state = self._replay([gone], learner, self.state)
+            self._pin = None
         self.n_rows -= 1
-        self.spec, self.n_arms, self.state = self._replay(gone, learner, self.state)
+        if self._pin is None:
+            if self.state is None:
+                self.state = policy.init(self.spec, learner.d, learner.q)
+            self._pin = learner.pin(self.spec, self.state)
+        learner.learn(self._pin, gone.arm, gone.z, gone.w, 0, *gone.outcome)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_pin": None}
 
     def replayed(self, learner: Learner, changes: dict[int, tuple[Any, ...]]) -> Any:
         """Return the state after all kept rewards; `changes` gives outcomes of some of them."""
