@@ -99,6 +99,7 @@ def _skewed_mean(mean: Any, sd: Any, skewness: Any, n: Any, level: float) -> tup
 
 def reward_skewness(p: Any, mean: Any, variance: Any, third: Any) -> Array:
     """Return the skewness of R = X·Y from p and the centred moments of X."""
+    p, mean, variance, third = (np.asarray(x)[()] for x in (p, mean, variance, third))
     k2 = p * variance + p * (1.0 - p) * mean**2
     k3 = p * third + 3.0 * p * (1.0 - p) * mean * variance + p * (1 - p) * (1 - 2 * p) * mean**3
     with np.errstate(all="ignore"):

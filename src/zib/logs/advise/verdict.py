@@ -173,9 +173,13 @@ def judge(
     if kept.size < 2:
         words = "Nothing to compare: fewer than two arms have data."
         return Verdict("not comparable", words, worth=worth, level=level, basis=basis)
-    if not np.any(values.value[kept]) and not np.any(values.variance[kept]):
-        words = "Nothing to compare: nothing has been paid yet."
-        return Verdict("not comparable", words, worth=worth, level=level, basis=basis)
+    if not np.any(values.variance[kept]):  # equal rewards only, since arms borrow from each other
+        paid = float(values.value[kept[0]])
+        if paid == 0.0:
+            words = "Nothing to compare: nothing has been paid yet."
+            return Verdict("not comparable", words, worth=worth, level=level, basis=basis)
+        words = f"No difference worth having: every row of every arm paid {_number(paid)}."
+        return Verdict("no difference", words, worth=worth, level=level, basis=basis)
     labels = [arms[k] for k in kept.tolist()]
     few = [arms[k] for k in range(len(arms)) if k not in set(kept.tolist()) and rows[k] > 0]
     inner, n = values.only(kept), rows[kept]
@@ -392,7 +396,11 @@ def arm_values(found: Collected) -> ArmValues:
     sums = reward_sums(found, variance)
     if sums is None:
         return ArmValues(value, variance, df, floor, skewness, size)
-    effect = np.maximum(np.nan_to_num(sums.effect, nan=1.0), 1.0)
+    # one effect for all arms: their own are noisy, and would bend differences of equal arms
+    known = np.isfinite(sums.effect)
+    effect = (
+        max(float(np.average(sums.effect[known], weights=n[known])), 1.0) if known.any() else 1.0
+    )
     return ArmValues(value, sums.covariance, sums.df, floor * effect, skewness, size / effect)
 
 
