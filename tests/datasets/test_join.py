@@ -213,6 +213,27 @@ def test_rates_are_unbiased(pending, seed):
     assert (np.abs(found.mean(axis=0) - truth) < 3.5 * error).all(), (found.mean(axis=0), error)
 
 
+@pytest.mark.slow
+def test_arms_with_other_delays_get_curves_of_their_own(seed):
+    """Each chance from all exposures is within 3.5 errors of the truth over 20 runs."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(20):
+        fast = simulated(rng, 8_000, [0.05], scale=0.7)
+        slow = simulated(rng, 8_000, [0.05], scale=6.0)
+        for frame in slow:
+            frame["id"] += 8_000
+        slow[0]["arm"] = 1
+        shown, bought = (pd.concat(both) for both in zip(fast, slow, strict=True))
+        joined = join(shown, bought, window="7d", as_of=12 * DAY, pending="thin")
+        assert "The delay differs between arms" in str(joined)
+        rows = joined.frame()
+        kept = rows.assign(paid=rows.reward != 0).groupby("arm").paid.mean()
+        found.append([*(rates.chance for rates in joined.arms), *kept])
+    found = np.array(found)
+    error = found.std(axis=0, ddof=1) / math.sqrt(len(found))
+    assert (np.abs(found.mean(axis=0) - 0.05) < 3.5 * error).all(), (found.mean(axis=0), error)
+
+
 def test_what_is_usually_done_is_far_off(seed):
     shown, bought = simulated(np.random.default_rng(seed), 40_000, [0.02])
     joined = join(shown, bought, window="7d", as_of=12 * DAY)

@@ -520,6 +520,7 @@ def runs() -> Iterator[Call]:
         counts.distribution,
         {"prior": assumed, "prior_events": 1.0},
     )
+    yield Call("delay.delays_differ", delay.delays_differ, {"groups": [counts, counts]})
     yield Call("delay.pending_weight", delay.pending_weight, {"fraction": 0.5, "chance": 0.1})
     pending = {"events": 3.0, "zeros": 9.0, "fractions": [0.1, 0.5], "counts": [4.0, 5.0],
                "alpha": 1.0, "beta": 1.0}  # fmt: skip

@@ -11,6 +11,7 @@ from zib.stats.delay import (
     DelayCounts,
     DelayDistribution,
     delay_bins,
+    delays_differ,
     pending_posterior,
     pending_weight,
 )
@@ -138,6 +139,33 @@ def test_pieces_merge_to_the_whole(seed):
     np.testing.assert_array_equal(parts.distribution().values, whole.distribution().values)
 
 
+@pytest.mark.slow
+def test_equal_delays_are_called_different_as_often_as_stated(seed):
+    """Of 400 tests at 5 % between 7 and 35 reject, except with probability 0.002. The groups have
+    other chances and other ages, which must not matter."""
+    rng, rejected = np.random.default_rng(seed), 0
+    for _ in range(400):
+        groups = []
+        for n, oldest in ((600, 7.0), (900, 10.0), (300, 14.0)):
+            delay, age = rng.exponential(2.0, n), rng.random(n) * oldest
+            seen = delay <= np.minimum(age, WINDOW)
+            groups.append(DelayCounts(delay_bins(WINDOW)))
+            groups[-1].add(delay[seen], age[seen])
+        rejected += delays_differ(groups) < 0.05
+    assert 7 <= rejected <= 35
+
+
+def test_the_test_is_the_log_rank_test_of_reversed_delays(seed):
+    """Without truncation, and with bins so fine that nobody shares one, it is SciPy's."""
+    rng = np.random.default_rng(seed)
+    one, two = 7.0 * rng.random(60), 7.0 * rng.beta(1.5, 1.0, 80)
+    groups = [DelayCounts(delay_bins(WINDOW, n_bins=200_000)) for _ in range(2)]
+    groups[0].add(one, np.full(60, 9.0))
+    groups[1].add(two, np.full(80, 9.0))
+    wanted = stats.logrank(WINDOW - one, WINDOW - two).pvalue
+    assert delays_differ(groups) == pytest.approx(wanted, rel=1e-6)
+
+
 def test_a_prior_holds_where_there_are_no_data():
     prior = DelayDistribution([0.0, 1.0, WINDOW], [0.0, 0.7, 1.0])
     counts = DelayCounts(delay_bins(WINDOW))
@@ -158,6 +186,7 @@ def test_a_prior_holds_where_there_are_no_data():
         (lambda: DelayCounts([0.0, 1.0]).add([0.5], [0.2]), "`delay` must be at most the age"),
         (lambda: DelayCounts([0.0, 1.0]).add([0.5], [[0.2]]), "`age` must have one entry"),
         (lambda: DelayCounts([0.0, 1.0]).merge(DelayCounts([0.0, 2.0])), "the same edges"),
+        (lambda: delays_differ([3]), "`groups` must hold DelayCounts"),
         (lambda: DelayCounts([0.0, 1.0]).distribution(prior=3), "`prior` must be a Delay"),
         (lambda: DelayDistribution([0.0, 1.0], [0.0, 0.5]), "end with 1"),
         (lambda: DelayDistribution([0.0, 1.0], [1.0]), "as many entries"),

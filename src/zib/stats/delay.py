@@ -16,11 +16,12 @@ Observed delays are truncated: a reward that takes a week is not seen from a dec
 so their plain distribution is too fast. `DelayCounts` estimates F by the Kaplan–Meier estimator in
 reversed time (Lynden-Bell 1971). It conditions on the reward having come, so arms with different p
 and traffic that grows or shrinks do not bias it. It assumes that the delay does not depend on the
-arm or on when the decision was made; estimate F for each arm where that is in doubt.
+arm or on when the decision was made; `delays_differ` tests whether arms have the same one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -208,6 +209,14 @@ class DelayCounts:
         self._delays += other._delays
         self._complete += other._complete
 
+    def _able(self) -> NDArray[np.int64]:
+        """Return how many rewards could have been seen in each bin.
+
+        Those came by then, from decisions for which the bin is complete.
+        """
+        found: NDArray[np.int64] = np.cumsum(self._delays) - np.cumsum(self._complete)[:-1]
+        return found
+
     def distribution(
         self, *, prior: DelayDistribution | None = None, prior_events: float = PSEUDO_EVENTS
     ) -> DelayDistribution:
@@ -231,9 +240,7 @@ class DelayCounts:
                 f"`prior` must be a DelayDistribution or None; got {validate.shown(prior)}"
             )
         events = self._delays + assumed
-        # could have been seen in bin j: came by then, from a decision for which it is complete
-        left = np.cumsum(self._complete)[:-1]
-        able = np.cumsum(self._delays) - left + np.cumsum(assumed)
+        able = self._able() + np.cumsum(assumed)
         with np.errstate(invalid="ignore", divide="ignore"):
             step = np.where(able > 0.0, np.clip(1.0 - events / able, 0.0, 1.0), 1.0)
         values = np.append(np.cumprod(step[::-1])[::-1], 1.0)
@@ -241,6 +248,54 @@ class DelayCounts:
         seen = np.flatnonzero(self._complete)
         reach = float(self.edges[seen[-1]]) if seen.size else 0.0
         return DelayDistribution(self.edges, values, events=self.events, reach=reach)
+
+
+def delays_differ(groups: Sequence[DelayCounts]) -> float:
+    """Return the p-value of a test that the delay has the same distribution in all groups.
+
+    Parameters
+    ----------
+    groups
+        The counts of each group, such as an arm, with the same edges.
+
+    Notes
+    -----
+    The log-rank test in reversed time: in each bin the rewards of the groups are compared with
+    their shares of those that could have fallen there (`DelayCounts`). Like the estimate it
+    conditions on the reward having come, so groups may differ in p and in the age of decisions.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> slow, fast = DelayCounts(delay_bins(7.0)), DelayCounts(delay_bins(7.0))
+    >>> slow.add(7.0 * rng.beta(2.0, 2.0, 300), np.full(300, 9.0))
+    >>> fast.add(7.0 * rng.beta(1.0, 2.0, 300), np.full(300, 9.0))
+    >>> delays_differ([slow, fast]) < 0.001, delays_differ([slow, slow]) > 0.999
+    (True, True)
+    """
+    from scipy.special import chdtrc
+
+    found = list(validate.iterable("groups", groups))
+    for each in found:
+        if not isinstance(each, DelayCounts) or not np.array_equal(each.edges, found[0].edges):
+            raise InvalidParameterError(
+                f"`groups` must hold DelayCounts with the same edges; got {validate.shown(each)}"
+            )
+    found = [each for each in found if each.events]
+    if len(found) < 2:
+        return 1.0
+    events = np.array([each._delays for each in found], dtype=np.float64)
+    able = np.array([each._able() for each in found], dtype=np.float64)
+    m, r = events.sum(axis=0), able.sum(axis=0)
+    share = able / np.maximum(r, 1.0)
+    apart = (events - share * m).sum(axis=1)
+    scale = m * (r - m) / np.maximum(r - 1.0, 1.0)
+    covariance = np.diag((share * scale).sum(axis=1)) - (share * scale) @ share.T
+    rank = int(np.linalg.matrix_rank(covariance, hermitian=True))
+    if rank == 0:
+        return 1.0
+    statistic = float(apart @ np.linalg.pinv(covariance, hermitian=True) @ apart)
+    return float(chdtrc(rank, max(statistic, 0.0)))
 
 
 class PendingPosterior(NamedTuple):

@@ -21,7 +21,7 @@ from zib.core.validate import InvalidParameterError
 from zib.logs.joining import attribute as rules
 from zib.logs.joining import roles
 from zib.logs.joining.attribute import Events, Exposures, Outcomes, Pairs
-from zib.logs.joining.instants import Clock, check_zone, moment, span
+from zib.logs.joining.instants import Clock, check_zone, moment, span, span_words
 from zib.logs.joining.joined import ENOUGH, ArmRates, Joined, Part
 from zib.logs.joining.passes import (
     Finish,
@@ -36,12 +36,22 @@ from zib.logs.joining.passes import (
 )
 from zib.logs.joining.write import FolderRows, check_target, is_folder, rows_for, write_part
 from zib.logs.tables import LogError, Table, open_table
-from zib.stats.delay import DelayCounts, DelayDistribution, delay_bins, pending_posterior
+from zib.stats.delay import (
+    DelayCounts,
+    DelayDistribution,
+    delay_bins,
+    delays_differ,
+    pending_posterior,
+)
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 PENDING = ("leave-out", "thin", "weight")
 PART = 1 << 20  # exposures that a worker reads at a time
+DIFFERENT = 0.001  # p-value below which arms get delays of their own
+MOST_CURVES = 50  # arms up to which they are compared
+LEAN = 20.0  # conversions that the delays of all arms are worth to a single one then
 FLAT = 1e-6  # both parameters of the Beta prior: the estimate is that of the likelihood
 
 
@@ -130,8 +140,9 @@ def join(
     age a the conversion has been seen with probability F(a). Rows with a conversion are kept, the
     others count F(1 − p)/(1 − pF), p being the rate of the arm. So each exposure is represented
     with probability F(a) whatever its outcome, which leaves rates, contexts and propensities as
-    they are. It assumes that the delay does not depend on the arm and that amounts do not depend on
-    the delay. With ``combine="sum"`` the amounts of open exposures can still grow.
+    they are. Arms whose delays differ get an F each. It assumes that amounts do not depend on the
+    delay, nor the delay on when the exposure was. With ``combine="sum"`` the amounts of open
+    exposures can still grow.
 
     Examples
     --------
@@ -202,7 +213,7 @@ def join(
         story = _attributed(sold, seen, until, length, attribute, combine)
         edges = None if math.isinf(length) or shown.time is None else delay_bins(length)
         work = Finish(story.outcomes, length, until, pending, reward, seed, edges)
-        work.delays = _delays(work, prior)
+        apart = _delays(work, story.arm, seen.arms, prior)
         tally = None
         if pending != "leave-out":
             assert edges is not None
@@ -210,11 +221,12 @@ def join(
             tally = Tally(edges)
             for counted in there.each(_tally, (shown, work), parts):
                 tally.merge(counted)
-            work.chances = _chances(tally, work.delays)
+            work.chances = _chances(tally, work)
         made = Made(tally=Tally(edges) if tally is None and edges is not None else None)
         table = _written(there, shown, work, parts, made, target)
     notes += [*left.notes, *right.notes, *sold.notes]
     notes += _notes(shown, clock, sold, seen, story, attribute)
+    notes += _delay_notes(work, apart)
     return Joined(
         path=target,
         table=table,
@@ -234,7 +246,7 @@ def join(
         open_rows=made.open_rows,
         open_converted=made.open_converted,
         delays=work.delays,
-        arms=_rates(tally or made.tally, work.delays),
+        arms=_rates(tally or made.tally, work),
         repeated=story.repeated,
         notes=tuple(notes),
         names=(left.name, right.name),
@@ -308,19 +320,39 @@ def _written(
     return rows.table()
 
 
-def _delays(work: Finish, prior: DelayDistribution | None) -> DelayDistribution | None:
-    """Return the distribution of the delay, where there is enough to estimate it from."""
+def _delays(
+    work: Finish, arm: Codes, labels: dict[Hashable, int], prior: DelayDistribution | None
+) -> float:
+    """Estimate the delay, for each arm where arms differ; return the p-value of that."""
     if work.edges is not None:
-        counts = DelayCounts(work.edges)
-        counts.add(work.outcomes.delay, work.as_of - work.outcomes.time)
-        if counts.events >= ENOUGH or prior is not None:
-            return counts.distribution(prior=prior)
+        age = work.as_of - work.outcomes.time
+        groups = []
+        if len(labels) > MOST_CURVES:
+            labels, arm = {}, np.zeros_like(arm)
+        for code in range(max(len(labels), 1)):
+            at = np.flatnonzero(arm == code)
+            groups.append(DelayCounts(work.edges))
+            groups[-1].add(work.outcomes.delay[at], age[at])
+        whole = DelayCounts(work.edges)
+        for counts in groups:
+            whole.merge(counts)
+        if whole.events >= ENOUGH or prior is not None:
+            work.delays = whole.distribution(prior=prior)
+        apart = delays_differ(groups)
+        if apart < DIFFERENT and work.delays is not None:
+            # an arm with few conversions of its own leans on those of the others
+            work.by_arm = {
+                label: groups[code].distribution(prior=work.delays, prior_events=LEAN)
+                for label, code in labels.items()
+            }
+        if work.delays is not None:
+            return apart
     if work.pending != "leave-out":
         raise LogError(
             f"`pending` must be 'leave-out': there are fewer than {ENOUGH} conversions to "
             "estimate the distribution of the delay from"
         )
-    return None
+    return 1.0
 
 
 def _opened(name: str, source: Any) -> Table:
@@ -405,6 +437,7 @@ class _Story:
         self.events, self.settled, self.pairs, self.outcomes = events, settled, pairs, outcomes
         self.future = self.alike = 0
         self.repeated = False
+        self.arm: Codes = np.empty(0, np.int64)  # of each outcome
 
     def part(self, rows: Any) -> Part:
         amount = self.events.amount[rows]
@@ -416,14 +449,18 @@ def _attributed(
 ) -> _Story:
     known = np.flatnonzero(sold.rows.time <= until)
     settled = rules.settle(sold.rows.pick(known), None if sold.ids is None else sold.ids[known])
-    empty = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-    row, key, time = (np.concatenate(parts) for parts in zip(*(seen.found or [empty]), strict=True))
+    none = np.empty(0, np.int64)
+    row, key, time, arm = (
+        np.concatenate(parts)
+        for parts in zip(*(seen.found or [(none, none, np.empty(0), none)]), strict=True)
+    )
     past = np.flatnonzero(time <= until)
     exposures = Exposures.sorted(row[past], key[past], time[past])
     events = settled.events
     pairs = rules.pair(exposures, events, window, rule)
     outcomes = rules.combine(exposures, events, pairs, combine)
     story = _Story(events, settled, pairs, outcomes)
+    story.arm = arm[np.searchsorted(row, outcomes.row)]
     story.future = sold.rows.size - known.size
     story.repeated = bool((exposures.key[1:] == exposures.key[:-1]).any())
     if sold.ids is None and events.size:
@@ -435,20 +472,23 @@ def _attributed(
     return story
 
 
-def _chances(tally: Tally, delays: DelayDistribution) -> dict[Hashable, float]:
+def _chances(tally: Tally, work: Finish) -> dict[Hashable, float]:
     """Return the chance of a conversion of each arm, pending ones counted as fractions."""
+    assert work.delays is not None
     counts = np.array(list(tally.counts.values()), dtype=np.float64)
+    ages = tally.ages()
+    fractions = np.array([work.by_arm.get(label, work.delays)(ages) for label in tally.counts])
     found = pending_posterior(
-        counts[:, 1] + counts[:, 2], counts[:, 0], delays(tally.ages()), counts=counts[:, 3:],
+        counts[:, 1] + counts[:, 2], counts[:, 0], fractions, counts=counts[:, 3:],
         alpha=FLAT, beta=FLAT,
     )  # fmt: skip
     return dict(zip(tally.counts, map(float, found.mean), strict=True))
 
 
-def _rates(tally: Tally | None, delays: DelayDistribution | None) -> tuple[ArmRates, ...]:
+def _rates(tally: Tally | None, work: Finish) -> tuple[ArmRates, ...]:
     if tally is None or not tally.counts:
         return ()
-    chances = {} if delays is None else _chances(tally, delays)
+    chances = {} if work.delays is None else _chances(tally, work)
     out = []
     for label, counts in tally.counts.items():
         zeros, converted, still_open = (int(x) for x in counts[:3])
@@ -460,6 +500,18 @@ def _rates(tally: Tally | None, delays: DelayDistribution | None) -> tuple[ArmRa
             )
         )  # fmt: skip
     return tuple(sorted(out, key=lambda rates: str(rates.arm)))
+
+
+def _delay_notes(work: Finish, apart: float) -> list[str]:
+    if not work.by_arm:
+        return []
+    half = {str(label): float(each.quantile(0.5)) for label, each in work.by_arm.items()}
+    fast, slow = min(half, key=half.__getitem__), max(half, key=half.__getitem__)
+    return [
+        f"The delay differs between arms (p = {apart:.1g}; half of the conversions of {fast} come "
+        f"within {span_words(half[fast])}, of {slow} within {span_words(half[slow])}): each has a "
+        "delay curve of its own, and a window that is too short favours the faster one."
+    ]
 
 
 def _notes(

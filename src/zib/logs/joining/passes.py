@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -192,12 +192,17 @@ class Seen:
     without_key: int = 0
     first: float = np.inf
     latest: float = -np.inf
-    found: list[tuple[Codes, Codes, Array]] = field(default_factory=list)
+    found: list[tuple[Codes, Codes, Array, Codes]] = field(default_factory=list)
+    arms: dict[Hashable, int] = field(default_factory=dict)  # numbers of the labels in `found`
     clock: Clock | None = None
 
     def merge(self, other: Seen) -> None:
         """Take what the rows that follow had."""
-        self.found += [(row + self.rows, key, time) for row, key, time in other.found]
+        at = [self.arms.setdefault(label, len(self.arms)) for label in other.arms] or [0]
+        number = np.array(at, dtype=np.int64)
+        self.found += [
+            (row + self.rows, key, time, number[arm]) for row, key, time, arm in other.found
+        ]
         self.rows += other.rows
         self.without_key += other.without_key
         self.first, self.latest = min(self.first, other.first), max(self.latest, other.latest)
@@ -253,7 +258,18 @@ class Finish:
     seed: int
     edges: Array | None
     delays: DelayDistribution | None = None
+    by_arm: dict[Hashable, DelayDistribution] = field(default_factory=dict)
     chances: dict[Hashable, float] | None = None
+
+    def fraction(self, labels: Iterable[Hashable], arm: Codes, age: Array) -> Array:
+        """Return F at these ages, that of the arm where arms differ."""
+        assert self.delays is not None
+        out = self.delays(age)
+        for code, label in enumerate(labels):
+            if label in self.by_arm:
+                at = np.flatnonzero(arm == code)
+                out[at] = self.by_arm[label](age[at])
+        return out
 
 
 @dataclass
@@ -318,7 +334,9 @@ class Shown:
         """Find the exposures whose key has conversions; rows are counted within the part."""
         clock = self._clock()
         seen = Seen(clock=clock)
-        for batch in self._batches([name for name in (self.key, self.time) if name], part):
+        labels = self._labels()
+        wanted = [name for name in (self.key, self.time, self.arm) if name]
+        for batch in self._batches(wanted, part):
             n = batch.num_rows
             if not n:
                 continue
@@ -330,8 +348,12 @@ class Shown:
             codes = keys.find(key)
             hit = np.flatnonzero(codes >= 0)
             if hit.size:
-                seen.found.append((hit + seen.rows, codes[hit], times[hit]))
+                arm = np.zeros(hit.size, dtype=np.int64)
+                if self.arm is not None:
+                    arm = labels.codes(batch.column(self.arm).take(hit), seen.rows)
+                seen.found.append((hit + seen.rows, codes[hit], times[hit], arm))
             seen.rows += n
+        seen.arms = dict(labels.seen)
         return seen
 
     def _times(self, clock: Clock, batch: Any, start: int) -> Array:
@@ -391,9 +413,9 @@ class Shown:
         keep = closed
         if work.pending != "leave-out":
             assert arm is not None
-            assert work.delays is not None
             assert work.chances is not None
-            fraction = np.where(closed, 1.0, work.delays(np.maximum(age, 0.0)))
+            fraction = work.fraction(labels.seen, arm, np.maximum(age, 0.0))
+            fraction = np.where(closed, 1.0, fraction)
             chance = np.array([work.chances[label] for label in labels.seen])[arm]
             weight = np.where(event | closed, 1.0, pending_weight(fraction, chance))
             if work.pending == "thin":
