@@ -49,8 +49,10 @@ def matches(printed: str, expected: str) -> bool:
 
 @pytest.mark.parametrize(
     "page",
-    [  # that page plays contextual policies, which takes long to compile
-        pytest.param(page, marks=[pytest.mark.slow] if page.name == "logs.md" else [])
+    [  # these pages play contextual policies, which takes long to compile
+        pytest.param(
+            page, marks=[pytest.mark.slow] if page.name in ("logs.md", "pricing.md") else []
+        )
         for page in RUN
     ],
     ids=lambda page: page.name,
