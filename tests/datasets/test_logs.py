@@ -6,7 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from zib.logs import LogError, LoggedData, LogScan, delimited, open_log, parquet, tables
+from zib.logs import LogError, LoggedData, LogScan, delimited, open_log, parquet, read, tables
 
 
 @pytest.fixture
@@ -107,6 +107,7 @@ def test_a_folder_of_parquet_files_is_one_log(frame: pd.DataFrame, tmp_path: Pat
 @pytest.mark.parametrize("size", [1, 7, 999, 1_000, 5_000])
 def test_batches_do_not_change_the_rows(frame: pd.DataFrame, tmp_path: Path, size: int) -> None:
     path = tmp_path / "l.parquet"
+    frame = frame[: 150 * size]
     frame.to_parquet(path, row_group_size=130)
     whole = LoggedData.from_frame(frame, **ROLES)
     for log in (whole, LogScan(path, **ROLES)):
@@ -241,8 +242,15 @@ def test_bad_input_is_one_sentence(case: str) -> None:
         LoggedData.from_frame(frame, **({"arm": "arm", "reward": "reward"} | roles))
 
 
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "BATCH", 1_000)
+    monkeypatch.setattr(delimited, "BLOCK", 1 << 13)
+
+
+@pytest.mark.usefixtures("small_batches")
 def test_row_numbers_count_over_batches(tmp_path: Path) -> None:
-    n = 600_000
+    n = 6_000
     reward = np.zeros(n)
     reward[-2] = np.nan
     path = tmp_path / "l.parquet"
@@ -255,8 +263,9 @@ def test_row_numbers_count_over_batches(tmp_path: Path) -> None:
         LogScan(path, arm="arm", reward="reward")
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_a_number_column_of_a_csv_that_turns_to_text_is_an_error(tmp_path: Path) -> None:
-    n = 300_000
+    n = 3_000
     age = np.full(n, "30", dtype=object)
     age[n - 1] = "old"
     path = tmp_path / "l.csv"
@@ -265,8 +274,9 @@ def test_a_number_column_of_a_csv_that_turns_to_text_is_an_error(tmp_path: Path)
         LogScan(path, arm="arm", reward="reward", context=["age"])
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_repeated_units_are_found_across_batches(tmp_path: Path) -> None:
-    n = 600_000
+    n = 6_000
     unit = np.arange(n)[::-1].copy()
     path = tmp_path / "l.parquet"
     frame = pd.DataFrame({"arm": 0, "reward": 1.0, "unit": unit})
@@ -319,19 +329,20 @@ def test_a_file_that_changes_is_noticed(frame: pd.DataFrame, tmp_path: Path) -> 
         next(scan.batches())
 
 
-def test_memory_of_a_scan_does_not_grow(tmp_path: Path) -> None:
-    """Peak memory over two passes, for 0.5 and 4 million rows (NumPy's part, as traced)."""
+def test_memory_of_a_scan_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peak memory over two passes, for 0.1 and 0.8 million rows (NumPy's part, as traced)."""
+    monkeypatch.setattr(read, "BATCH", 40_000)
     import tracemalloc
 
     peaks = []
-    for n in (500_000, 4_000_000):
+    for n in (100_000, 800_000):
         path = tmp_path / f"{n}.parquet"
         pd.DataFrame({"arm": np.arange(n) % 5, "reward": np.zeros(n), "x": np.ones(n)}).to_parquet(
             path
         )
         tracemalloc.start()
         scan = LogScan(path, arm="arm", reward="reward", context=["x"])
-        assert sum(batch.arm.size for batch in scan.batches()) == n
+        assert sum(batch.arm.size for batch in scan.batches(40_000)) == n
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]

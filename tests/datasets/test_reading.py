@@ -250,6 +250,13 @@ def test_rows_of_a_warehouse_in_json(tmp_path: Path) -> None:
     assert log.time.tolist() == [1714564800.123456, 1714564801.0]
 
 
+def test_keys_that_hold_numbers_and_text(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"v": "x", "r": 0}\n{"v": 2, "r": "$3.50", "u": {"n": 1}}\n\n{"v": "x"}\n')
+    log = LoggedData.read(path, arm="v", reward="r", missing_reward="zero")
+    assert (log.arms, log.reward.tolist()) == (("2", "x"), [0.0, 3.5, 0.0])
+
+
 def test_a_workbook_from_europe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "Auswertung.xlsx"
     body = pd.DataFrame({"Gruppe": ["A", "B"] * 6, "Umsatz": ["1.234,50 €", "0"] * 6, "leer": None})
@@ -422,6 +429,15 @@ def test_one_column_is_written_in_one_way(first: Any, second: Any, message: str)
         read()
 
 
+@pytest.mark.parametrize("blank", ["", " ", "-", "n/a", "(not set)", "None", "NaN"])
+def test_what_stands_for_no_number_is_missing(blank: str) -> None:
+    values = pa.array(["$1.50", blank, "2.5"])
+    assert looks_numeric(values)
+    assert Numbers("x", blank=0.0).read(values, 0).tolist() == [1.5, 0.0, 2.5]
+    with pytest.raises(LogError, match="row 2 is missing"):
+        Numbers("x").read(values, 0)
+
+
 def test_a_mark_that_may_be_either_follows_the_file() -> None:
     point, comma = Numbers("x"), Numbers("x", comma_likely=True)
     assert point.read(pa.array(["1.234", "7"]), 0).tolist() == [1.234, 7.0]
@@ -547,6 +563,14 @@ def test_rows_that_occur_twice_are_counted() -> None:
     found = guess_columns(twice)
     assert found.doubts[0].startswith("7 of 507 rows equal an earlier row in every column")
     assert "7 of 507 rows repeat a value" in found.reasons[-1]
+
+
+def test_amounts_in_several_currencies_are_doubted() -> None:
+    frame = pd.DataFrame({"arm": ["a", "b"] * 9, "spend": [0.0, 2.0] * 9, "Currency": ["USD"] * 18})
+    assert guess_columns(frame).doubts == ()
+    frame.loc[3, "Currency"] = "EUR"
+    (doubt,) = guess_columns(frame).doubts
+    assert doubt.startswith("column `Currency` names several currencies (USD, EUR)")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,11 @@ Array = NDArray[np.float64]
 LARGEST = 1e100  # so that sums of squares stay finite
 
 TRUE_FALSE = {"true": 1.0, "false": 0.0}
+# Text that stands for no number, besides what readers of files know.
+BLANKS = (
+    "", "-", "–", "—", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "<na>", "(none)",
+    "(not set)", "not available",
+)  # fmt: skip
 YES_NO = {"yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "t": 1.0, "f": 0.0} | TRUE_FALSE
 
 # Three capital letters may also be the start of a product number, so the codes are listed.
@@ -72,6 +77,17 @@ def _cast(values: Any) -> Any | None:
     return None
 
 
+def _without_blanks(values: Any) -> Any:
+    """Return text with null in the place of what stands for no number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = values.type
+    low = pc.utf8_lower(pc.utf8_trim_whitespace(values))
+    blank = pc.is_in(low, pa.array(BLANKS, kind))
+    return pc.if_else(blank, pa.scalar(None, kind), values) if pc.any(blank).as_py() else values
+
+
 def _parts(unique: Any) -> dict[str, Any]:
     """Return sign, currency, digits and so on of written numbers; ``body`` is null for others."""
     import pyarrow as pa
@@ -115,8 +131,8 @@ def looks_numeric(values: Any, *, yes_no: bool = False) -> bool:
         return False
     if _cast(values) is not None or _cast(pc.replace_substring(values, ",", ".")) is not None:
         return True
-    unique = values.unique().drop_null()
-    if _words(unique, YES_NO if yes_no else TRUE_FALSE) is not None:
+    unique = _without_blanks(values.unique()).drop_null()
+    if not len(unique) or _words(unique, YES_NO if yes_no else TRUE_FALSE) is not None:
         return True
     body = _parts(unique)["body"]
     forms = [pc.match_substring_regex(body, form).fill_null(False) for form in _FORMS.values()]
@@ -222,7 +238,10 @@ class Numbers:
         import pyarrow.compute as pc
 
         floats = self._plain(values)
-        if floats is None and self.decimal is None and self._has_commas(values):
+        if floats is None:
+            values = _without_blanks(values)
+            if self.decimal is None:
+                self._look_for_commas(values)
             floats = self._plain(values)
         if floats is not None and not (self.percent and self._any(floats)):
             self.plain = self.plain or self._any(floats)
@@ -252,16 +271,14 @@ class Numbers:
             self.decimal = "."
         return floats
 
-    def _has_commas(self, values: Any) -> bool:
-        """Look for a bare number with a decimal comma in the first values."""
+    def _look_for_commas(self, values: Any) -> None:
+        """Find a bare number with a decimal comma among the first values."""
         import pyarrow.compute as pc
 
         few = values.slice(0, 2_000)
         found = few.filter(pc.match_substring_regex(few, _COMMA))
-        if not len(found):
-            return False
-        self._decide(point=None, comma=(0, found[0].as_py()), doubtful=None)
-        return True
+        if len(found):
+            self._decide(point=None, comma=(0, found[0].as_py()), doubtful=None)
 
     @staticmethod
     def _any(floats: Any) -> bool:

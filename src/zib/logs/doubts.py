@@ -114,7 +114,10 @@ def _by_arm(values: Array | Codes, arm: Codes) -> str:
     starts = np.searchsorted(arm[order], arms)
     low, high = (f.reduceat(values[order], starts) for f in (np.minimum, np.maximum))
     if bool(np.all(low == high)) and np.unique(low).size > 1:
-        return "follows from the arm, so it became known with the choice"
+        return (
+            "follows from the arm: it became known with the choice, or the arm was chosen by it "
+            "alone, and then arms cannot be compared"
+        )
     return ""
 
 

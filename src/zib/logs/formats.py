@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zib.logs.delimited import BLOCK, decode, encoding_of, open_bytes, packing_note
-from zib.logs.tables import BATCH, MISSING, FrameTable, LogError, Table, cut, refusing
+from zib.logs.tables import BATCH, MISSING, FrameTable, LogError, Table, cut, refusing, to_arrow
 
 
 class JSONTable(Table):
@@ -75,7 +75,10 @@ class JSONTable(Table):
             if not block.strip():
                 continue
             options = arrow.ReadOptions(block_size=len(block) + 1)
-            table = arrow.read_json(pa.BufferReader(block), read_options=options)
+            try:
+                table = arrow.read_json(pa.BufferReader(block), read_options=options)
+            except pa.ArrowInvalid:
+                table = _mixed(block)
             while any(pa.types.is_struct(kind) for kind in table.schema.types):
                 table = table.flatten()
             yield table
@@ -98,6 +101,15 @@ class JSONTable(Table):
                 ]
                 whole = pa.table(held, names=list(columns))
                 yield from cut(whole.to_batches(max_chunksize=size), columns, size)
+
+
+def _mixed(block: bytes) -> Any:
+    """Return lines in which a key holds numbers here and text there: all of it becomes text."""
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = pd.json_normalize([json.loads(line) for line in block.splitlines() if line.strip()])
+    return pa.table({str(name): to_arrow(frame, name) for name in frame.columns})
 
 
 class ArrowTable(Table):

@@ -242,10 +242,23 @@ def _look(table: Table) -> tuple[list[_Column], bool, list[str]]:
             except LogError:
                 pass
         columns.append(column)
-    return columns, whole, _repetitions(same, columns, whole)
+    return columns, whole, _repetitions(same, columns, whole) + _currencies(columns)
 
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _currencies(columns: list[_Column]) -> list[str]:
+    """Return a sentence if a column says that amounts are in several currencies."""
+    out = []
+    for column in columns:
+        if "currency" in column.words and 1 < column.distinct < FEW_VALUES and not column.numeric:
+            held = ", ".join(map(str, column.values.unique().drop_null().to_pylist()[:3]))
+            out.append(
+                f"column `{column.name}` names several currencies ({held}); convert amounts to one "
+                "before they are compared"
+            )
+    return out
 
 
 def _repetitions(same: Any, columns: list[_Column], whole: bool) -> list[str]:

@@ -115,12 +115,13 @@ class FrameTable(Table):
         """Yield Arrow record batches of at most `size` rows with these columns."""
         import pyarrow as pa
 
-        table = pa.table({name: _arrow(self._frame, self._names[name]) for name in columns})
+        table = pa.table({name: to_arrow(self._frame, self._names[name]) for name in columns})
         for batch in table.to_batches(max_chunksize=size):
             yield usual(batch)
 
 
-def _arrow(frame: Any, name: Any) -> Any:
+def to_arrow(frame: Any, name: Any) -> Any:
+    """Return a column of a frame as an Arrow array; numbers and text mixed become text."""
     import pyarrow as pa
 
     column = frame[name]
