@@ -251,7 +251,7 @@ def test_weighting_by_logged_propensities_is_unbiased(rng) -> None:
     right, wrong = np.zeros((logs, 3)), np.zeros((logs, 3))
     for i in range(logs):
         bandit = zib.Bandit(TS, n_arms=3, seed=rng, least_share=0.05, draws=50)
-        for t in range(rounds):
+        for _ in range(rounds):
             arm, share = bandit.select(return_propensity=True)
             assert share > 0.049
             reward = mu * (rng.random() < p[arm])
