@@ -93,10 +93,14 @@ class TimeBins:
         """Return weekday (Monday is 0) and hour of times in the time zone."""
         import pandas as pd
 
-        quarter, at = np.unique(np.floor(time / 900.0).astype(np.int64), return_inverse=True)
+        quarter = np.floor(time / 900.0).astype(np.int64)
+        at: slice | Codes = slice(None)
+        low, high = int(quarter.min()), int(quarter.max())
+        if high - low < quarter.size:  # one look-up for all times within a quarter of an hour
+            quarter, at = np.arange(low, high + 1, dtype=np.int64), quarter - low
         local = pd.to_datetime(quarter * 900, unit="s", utc=True).tz_convert(self.zone)
-        day, hour = (np.asarray(x, dtype=np.int64)[at] for x in (local.day_of_week, local.hour))
-        return day, hour
+        day, hour = (np.asarray(x, dtype=np.int64) for x in (local.day_of_week, local.hour))
+        return day[at], hour[at]
 
     def offset(self) -> float:
         """Return by how many seconds the time zone is ahead of UTC at the first time."""
