@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.validate import InvalidParameterError, shown
-from zib.report.numbers import MISSING, number, percent
+from zib.report.numbers import MISSING, listing, number, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,6 +161,7 @@ class Evaluation:
                     for d in self.differences
                 ],
             )
+            lines += ["", *against_baseline(self)]
         lines += ["", "weights:"]
         lines += _table(
             ("policy", "effective rows", "effective non-zero", "largest", "mean", "z"),
@@ -206,6 +207,35 @@ def _counted(settings: dict[str, Any]) -> str:
     if settings.get("clusters") is not None:
         out += f"; {settings['clusters']} clusters"
     return out
+
+
+def against_baseline(evaluation: Evaluation) -> list[str]:
+    """Return which policies differ from the baseline beyond the noise, in sentences.
+
+    The last estimator speaks, as for `Evaluation.value`.
+    """
+    if not evaluation.differences:
+        return []
+    baseline = evaluation.differences[0].baseline
+    policies = dict.fromkeys(each.policy for each in evaluation.differences)
+    final = [evaluation.difference(policy) for policy in policies if policy != baseline]
+    final = [each for each in final if each.grade != GRADES[-1] and math.isfinite(each.low)]
+    clear = {
+        "higher": [f"{each.policy} ({_estimate(each)})" for each in final if each.low > 0.0],
+        "lower": [f"{each.policy} ({_estimate(each)})" for each in final if each.high < 0.0],
+    }
+    said = [
+        f"{word.capitalize()} than {baseline} beyond the noise: {listing(names)}."
+        for word, names in clear.items()
+        if names
+    ]
+    if final and not said:
+        said = [f"No policy differs from {baseline} beyond the noise."]
+    return said
+
+
+def _estimate(row: Value | Difference) -> str:
+    return f"{_number(row.value, 4)} {_interval(row.low, row.high)}"
 
 
 def _number(x: float, digits: int = 5) -> str:

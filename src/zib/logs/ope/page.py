@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zib.core.validate import InvalidParameterError, choice, shown
-from zib.logs.ope.evaluation import GRADES, Difference, Evaluation, Value
+from zib.logs.ope.evaluation import GRADES, Difference, Evaluation, Value, against_baseline
 from zib.report import paper_style, save_figure
-from zib.report.numbers import MISSING, interval, listing, number, percent, shortened
+from zib.report.numbers import MISSING, interval, number, percent, shortened
 from zib.report.page import Picture, write_together
 from zib.report.page import render as render_page
 
@@ -80,34 +80,13 @@ def in_words(evaluation: Evaluation) -> list[str]:
         best = max(usable, key=lambda value: value.value)
         answers.append(
             f"{best.policy} has the highest estimated mean reward, {_interval(best)} by "
-            f"{best.estimator} ({best.grade})."
+            f"{best.estimator} (grade of the estimate: {best.grade})."
         )
-    answers += _against_baseline(evaluation)
+    answers += against_baseline(evaluation)
     refused = [value.policy for value in final if value not in usable]
     if refused:
         answers.append(f"Do not use the estimates of {', '.join(refused)}: see the reasons below.")
     return answers
-
-
-def _against_baseline(evaluation: Evaluation) -> list[str]:
-    if not evaluation.differences:
-        return []
-    baseline = evaluation.differences[0].baseline
-    policies = dict.fromkeys(each.policy for each in evaluation.differences)
-    final = [evaluation.difference(policy) for policy in policies if policy != baseline]
-    final = [each for each in final if each.grade != GRADES[-1] and math.isfinite(each.low)]
-    clear = {
-        "higher": [f"{each.policy} ({_interval(each)})" for each in final if each.low > 0.0],
-        "lower": [f"{each.policy} ({_interval(each)})" for each in final if each.high < 0.0],
-    }
-    said = [
-        f"{word.capitalize()} than {baseline} beyond the noise: {listing(names)}."
-        for word, names in clear.items()
-        if names
-    ]
-    if final and not said:
-        said = [f"No policy differs from {baseline} beyond the noise."]
-    return said
 
 
 def _interval(found: Value | Difference) -> str:
