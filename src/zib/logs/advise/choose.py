@@ -183,7 +183,6 @@ def choose(
         if law.best is not None and law.best.name in ("Student t", "Laplace"):
             others.insert(0, _stable(law, unit))
         return _all(plain, (sampling,), others, unit, parameters, reasons)
-    reasons.insert(0, _why_finite(law))
     others = [index]
     if law.best is not None and law.best.name == "exponential":
         others.append(
@@ -223,7 +222,8 @@ def _plain(sd: float) -> tuple[Choice, ...]:
             "NormalTS", arguments, False,
             "plain Thompson sampling on the reward, told its standard deviation", plain=True,
         ),
-        Choice("MOTS", arguments, True, "its minimax version, for a known horizon", plain=True),
+        Choice("MOTS", arguments, True,
+               "plain Thompson sampling with a cap, for a known horizon", plain=True),
         Choice("EpsilonGreedy", {"epsilon": 0.1}, False,
                "plays the best average and, in a tenth of the rounds, any arm", plain=True),
     )  # fmt: skip
@@ -254,15 +254,6 @@ def with_context(choices: Choices, n_arms: int) -> tuple[Choice, ...]:
     )  # fmt: skip
     blind = tuple(c for c in choices.candidates if c.name in ("ZIAdaptive", "NormalTS"))
     return (*looking, *(c.because(f"without context: {c.why}") for c in blind))
-
-
-def _why_finite(law: LawReport) -> str:
-    if law.tail.finite_variance == "yes":
-        return law.tail.words
-    name = "" if law.best is None else law.best.name
-    if not name:
-        return f"{law.tail.words} A spread is assumed to exist."
-    return f"{law.tail.words} The law that fits best, {name}, is taken as a guide."
 
 
 def _collect_first(whole: ArmSummary) -> Choices:

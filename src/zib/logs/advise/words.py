@@ -215,16 +215,19 @@ def gain_words(advice: Advice) -> tuple[str, ...]:
         f"that takes the reward as one number, {lost[found.plain]}."
     )
     if found.saved.low > 0.0:
-        third = f"Telling zeros apart saves {interval(found.saved)} in {ran.rounds} rounds."
+        third = (
+            f"Against the best plain policy telling zeros apart saves {interval(found.saved)} in "
+            f"{ran.rounds} rounds."
+        )
     elif found.saved.high < 0.0:
         third = (
-            f"Telling zeros apart does not pay here: the plain policy loses "
-            f"{interval(_negative(found.saved))} less."
+            "Telling zeros apart does not pay here: the best plain policy loses "
+            f"{interval(_negative(found.saved))} less in {ran.rounds} rounds."
         )
     else:
         third = (
-            f"The difference, {interval(found.saved)}, is within the noise of the simulation: here "
-            "telling zeros apart buys little or nothing."
+            "Against the best plain policy telling zeros apart buys little or nothing here: "
+            f"{interval(found.saved)} in {ran.rounds} rounds, within the noise of the simulation."
         )
     return first, second, third
 
@@ -241,7 +244,7 @@ def choice_words(ran: Simulation, default: str) -> str:
     other = next(row for row in ran.earned if row.label == default)
     return (
         f"In the simulation {main.label} loses {interval(main.regret)} against playing the best "
-        f"arm throughout, the default, {default}, {interval(other.regret)}."
+        f"arm throughout, {interval(other.behind)} less than the default, {default}."
     )
 
 
