@@ -54,11 +54,16 @@ def load(case: forge.Forged) -> None:
 FEATURES = np.random.default_rng(3).normal(size=(5, 2))
 
 
+def learn(bandit: zib.ContextualBandit, reward: float) -> None:
+    """Let a bandit decide and learn a reward, with a category if it is told one."""
+    told = {"category": 1} if reward and getattr(bandit.spec, "n_categories", 0) else {}
+    bandit.update(bandit.select(FEATURES), bandit.inflated + reward, FEATURES, **told)
+
+
 def trained_with_features(spec: Any, n: int = 60) -> zib.ContextualBandit:
     bandit = zib.ContextualBandit(spec, n_features=2, seed=1)
     for j in range(n):
-        row = bandit.select(FEATURES)
-        bandit.update(row, [0.0, 1.0, 0.0, 4.0, 1.5][j % 5], FEATURES)
+        learn(bandit, [0.0, 1.0, 0.0, 4.0, 1.5][j % 5])
     return bandit
 
 
@@ -69,7 +74,7 @@ def load_and_play_with_features(case: forge.Forged) -> None:
         return
     try:
         for j in range(4):
-            bandit.update(bandit.select(FEATURES), bandit.inflated + j % 2, FEATURES)
+            learn(bandit, float(j % 2))
     except zib.InvalidParameterError:
         pass  # it was saved with other features, or another number of arms
 
