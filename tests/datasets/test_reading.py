@@ -514,6 +514,26 @@ def test_labels_that_look_alike_are_flagged(tmp_path: Path) -> None:
     assert clean.arms == ("C",)
 
 
+def test_a_row_of_totals_is_flagged() -> None:
+    frame = pd.DataFrame({"arm": ["a", "b", "Grand Total"], "reward": [0.0, 1.0, 1.0]})
+    with pytest.warns(UserWarning, match="holds 'Grand Total', as if a row of totals"):
+        LoggedData.from_frame(frame, arm="arm", reward="reward")
+
+
+def test_lists_are_no_labels() -> None:
+    frame = pd.DataFrame({"arm": [["a"], ["b"]], "reward": [0.0, 1.0], "who": ["u", "v"]})
+    for roles in ({"arm": "arm"}, {"arm": "who", "unit": "arm"}, {"arm": "who", "cluster": "arm"}):
+        with pytest.raises(LogError, match=r"column `arm` must hold one .* in every row; it holds"):
+            LoggedData.from_frame(frame, reward="reward", **roles)
+
+
+def test_a_file_without_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "l.csv"
+    path.write_text("a,1.5\nb,0\n")
+    with pytest.raises(LogError, match=r"has no column 'arm' .*\. Is the first line a header\?"):
+        LoggedData.read(path, arm="arm", reward="reward")
+
+
 def test_late_columns_are_flagged_as_context() -> None:
     rng = np.random.default_rng(2)
     n = 2_000

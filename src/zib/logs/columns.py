@@ -32,11 +32,9 @@ def numbers(column: str, values: Any, start: int, **bounds: Any) -> Array:
 
 def hashes(column: str, values: Any, start: int, what: str) -> Hashes:
     """Return 64 bits for each id, equal for equal ids; `what` says what the column names."""
-    import pyarrow as pa
     from pandas.util import hash_array
 
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
+    values = _encoded(column, values, what)
     names = values.dictionary.to_numpy(zero_copy_only=False)
     missing = values.is_null().to_numpy(zero_copy_only=False)
     if names.dtype.kind == "f" and np.isnan(names).any():
@@ -50,6 +48,20 @@ def hashes(column: str, values: Any, start: int, what: str) -> Hashes:
     of_names: Hashes = hash_array(names, categorize=False)
     out: Hashes = of_names[values.indices.to_numpy(zero_copy_only=False)]
     return out
+
+
+def _encoded(column: str, values: Any, what: str) -> Any:
+    """Return an Arrow array with a dictionary."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        return values
+    try:
+        return values.dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        raise LogError(
+            f"column `{column}` must hold one {what} in every row; it holds {values.type}"
+        ) from None
 
 
 @dataclass
@@ -74,7 +86,7 @@ class Labels:
                 and np.isnan(values.to_numpy(zero_copy_only=False)).any()
             ):
                 values = pa.array(values.to_numpy(zero_copy_only=False), from_pandas=True)
-            values = values.dictionary_encode()
+            values = _encoded(self.column, values, "label")
         if values.null_count:
             at = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
             raise LogError(

@@ -17,6 +17,7 @@ Codes = NDArray[np.int64]
 FEWEST = 10  # rows with a reward before anything is concluded from them
 SHOWN = 3
 ROWS = 20_000  # that are judged
+TOTALS = {"total", "totals", "grand total", "subtotal", "gesamt", "summe"}
 
 # Words for what happens after a choice; a column named so is doubtful when the reward implies it.
 OUTCOMES = {
@@ -43,10 +44,16 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def about_labels(labels: Labels) -> list[str]:
-    """Return a sentence if labels differ in white space or in capital letters only."""
+    """Return sentences about labels that look alike, and about one that names a row of totals."""
+    out = [
+        f"column `{labels.column}` holds {label!r}, as if a row of totals stood among the "
+        "decisions; drop it if so"
+        for label in labels.seen
+        if str(label).strip().casefold() in TOTALS
+    ]
     groups = labels.look_alikes()
     if not groups:
-        return []
+        return out
     listed = "; ".join(" and ".join(map(repr, group)) for group in groups[:SHOWN])
     more = "; …" if len(groups) > SHOWN else ""
     blanks = any(len({" ".join(label.split()) for label in group}) < len(group) for group in groups)
@@ -56,8 +63,9 @@ def about_labels(labels: Labels) -> list[str]:
         else "write them alike"
     )
     return [
+        *out,
         f"column `{labels.column}` holds labels that look alike and count as different: "
-        f"{listed}{more}; if they mean the same, {remedy}"
+        f"{listed}{more}; if they mean the same, {remedy}",
     ]
 
 

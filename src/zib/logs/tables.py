@@ -94,7 +94,9 @@ class Table(ABC):
         import difflib
 
         near = difflib.get_close_matches(str(column), self.columns, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        if any(re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", name) for name in self.columns):
+            hint += " Is the first line a header?"
         known = ", ".join(self.columns[:20]) + (", …" if len(self.columns) > 20 else "")
         raise LogError(
             f"{self.name} has no column {column!r} (asked for as `{role}`){hint} It has: {known}."
