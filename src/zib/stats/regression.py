@@ -126,12 +126,16 @@ def fit_logit(x: Array, y: Array) -> Maximum:
 def fit_multinomial(design: Array, arm: Codes, n_arms: int, penalty: float = 1e-3) -> Array:
     """Return coefficients (m, K) of a multinomial logistic regression with a slight ridge.
 
-    The ridge picks one of the equivalent solutions and keeps separated data finite.
+    The ridge picks one of the equivalent solutions and keeps separated data finite. Steps are taken
+    in uncorrelated columns, where they are few; the ridge holds the coefficients of these.
     """
     from scipy.optimize import minimize
     from scipy.special import logsumexp
 
-    n, width = design.shape
+    n = len(design)
+    basis, triangle = np.linalg.qr(design)
+    back = triangle / np.sqrt(n)
+    design, width = basis * np.sqrt(n), basis.shape[1]
     rows = np.arange(n)
     observed = np.zeros((width, n_arms))
     np.add.at(observed.T, arm, design)
@@ -146,16 +150,15 @@ def fit_multinomial(design: Array, arm: Codes, n_arms: int, penalty: float = 1e-
 
     share = (np.bincount(arm, minlength=n_arms) + 0.5) / (n + 0.5 * n_arms)
     start = np.zeros((width, n_arms))
-    start[0] = np.log(share) - np.log(share).mean()
+    start[0] = (np.log(share) - np.log(share).mean()) * back[0, 0]
     found = minimize(
         loss,
         start.reshape(-1),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 500, "gtol": 1e-9, "ftol": 1e-14},
+        options={"maxiter": 500, "gtol": 1e-8, "ftol": 1e-13},
     )
-    out: Array = found.x.reshape(width, n_arms)
-    return out
+    return solved(back, found.x.reshape(width, n_arms))
 
 
 # -------------------------------------------------------------------------------------- by arm

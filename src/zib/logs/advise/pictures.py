@@ -126,6 +126,8 @@ def _arms_picture(advice: Advice) -> tuple[Figure, Any, Picture]:
     )  # fmt: skip
     weighted = any(arm.weighted is not None for arm in advice.arms)
     how = " Rows count 1/propensity." if weighted else ""
+    if advice.balance is not None and advice.balance.arms:
+        how = " Doubly robust values."
     caption = (
         f"How often and how much each arm pays, with {percent(advice.level)} intervals; "
         f"triangles mark intervals that go on.{how}{more}"
