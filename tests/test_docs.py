@@ -21,6 +21,7 @@ matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+SLOW = ("contextual.md", "logs.md", "pricing.md")
 RUN = [page for page in PAGES if "```python\n" in page.read_text(encoding="utf-8")]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -50,10 +51,7 @@ def matches(printed: str, expected: str) -> bool:
 @pytest.mark.parametrize(
     "page",
     [  # these pages play contextual policies, which takes long to compile
-        pytest.param(
-            page, marks=[pytest.mark.slow] if page.name in ("logs.md", "pricing.md") else []
-        )
-        for page in RUN
+        pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else []) for page in RUN
     ],
     ids=lambda page: page.name,
 )

@@ -38,7 +38,8 @@ class Pupil:
             np.zeros((n, 1)),
             np.ones(n, dtype=np.int64),
         )
-        self.play(self.pin, block, 0, n, np.zeros(2), np.zeros(1, dtype=np.int64))
+        kinds = np.zeros((n, 1), dtype=np.int16)
+        self.play(self.pin, block, kinds, 0, n, np.zeros(2), np.zeros(1, dtype=np.int64))
         self.taught += n
         return self
 

@@ -51,19 +51,19 @@ def test_every_category_is_a_policy_of_its_own(name):
 
 @pytest.mark.usefixtures("interpreting")
 def test_variance_of_the_sum_is_that_of_draws():
-    """The scores of `LaplaceTS` draw the coefficients; 4,000 draws have 1.1 % error (one sd)."""
-    arms, x, reward, category = history(SHOP, 1_500)
+    """The scores of `LaplaceTS` draw the coefficients; 1,000 draws have 2.2 % error (one sd), 5 allowed."""
+    arms, x, reward, category = history(SHOP, 600)
     spec = ByCategory(spec=LaplaceTS(), categories=2)
     bandit = zib.ContextualBandit(spec, n_features=2, seed=3)
     bandit.update_many(arms.tolist(), reward, x, category)
     rows = np.array([[1.0, 0.5], [1.0, -0.5]])
     draws = []
-    for _ in range(4_000):
+    for _ in range(1_000):
         draws.append(list(bandit.indices(rows).values()))
         bandit.select(rows)  # moves the stream on
     found = bandit.predict(rows, level=0.95)
     half = (found.r_high - found.r_low) / (2 * 1.959964)
-    np.testing.assert_allclose(np.std(draws, axis=0), half, rtol=0.06)
+    np.testing.assert_allclose(np.std(draws, axis=0), half, rtol=0.11)
     np.testing.assert_allclose(np.mean(draws, axis=0), found.r, atol=0.2 * half.max())
 
 

@@ -153,7 +153,7 @@ def test_every_public_environment_and_policy_can_be_named():
 
 def test_bootstrap_from_a_log_next_to_the_file(tmp_path):
     (tmp_path / "data").mkdir()
-    rows = "who,won,seen\n" + "a,0,1\na,3.5,0\nb,0,1\nb,2,0\n" * 20
+    rows = "who,won,seen\n" + "a,0,1\na,3.5,0\nb,0,0\nb,2,1\n" * 20
     (tmp_path / "data" / "log.csv").write_text(rows)
     text = """
 horizon = 10
