@@ -51,7 +51,7 @@ def test_every_category_is_a_policy_of_its_own(name):
 
 @pytest.mark.usefixtures("interpreting")
 def test_variance_of_the_sum_is_that_of_draws():
-    """The scores of `LaplaceTS` draw the coefficients; 1,000 draws have 2.2 % error (one sd), 5 allowed."""
+    """The scores of `LaplaceTS` draw the coefficients; 1,000 draws have 2.2 % error (one sd)."""
     arms, x, reward, category = history(SHOP, 600)
     spec = ByCategory(spec=LaplaceTS(), categories=2)
     bandit = zib.ContextualBandit(spec, n_features=2, seed=3)
