@@ -24,6 +24,8 @@ BENCH_VENV := .venv-bench
 # Python compiles the few modules that are imported when they are; pip would compile all of them.
 PIP_INSTALL := -m pip --disable-pip-version-check -q install --no-compile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# tests run side by side: threads of linear algebra would only get in each other's way
+PYTEST := OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python -m pytest
 
 .PHONY: help reproduce test test-all fuzz lint format bench docs clean
 
@@ -34,16 +36,16 @@ reproduce: $(VENV)/.installed-run  ## reproduce the study (SCALE=quick|paper, OU
 	$(VENV)/bin/zib reproduce --scale "$(SCALE)" --out "$(OUT)"
 
 test: $(VENV)/.installed-test  ## run the tests, less the slow ones (TEST_ARGS="-k ucb")
-	$(VENV)/bin/python -m pytest $(TEST_ARGS)
+	$(PYTEST) $(TEST_ARGS)
 
 test-all: test  ## run the tests, then the slow ones
-	$(VENV)/bin/python -m pytest -m slow $(TEST_ARGS)
+	$(PYTEST) -m slow $(TEST_ARGS)
 
 fuzz: $(VENV)/.installed-test  ## fuzz with fresh seeds (FUZZ_SECONDS=60 a test, ZIB_FUZZ_SEED=1 to repeat)
 	@seed=$${ZIB_FUZZ_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	echo "ZIB_FUZZ_SEED=$$seed"; \
 	ZIB_FUZZ_SEED=$$seed ZIB_FUZZ_SECONDS=$(FUZZ_SECONDS) \
-	  $(VENV)/bin/python -m pytest -m "slow or not slow" tests/fuzz $(TEST_ARGS) \
+	  $(PYTEST) -m "slow or not slow" tests/fuzz $(TEST_ARGS) \
 	  || { echo "to repeat: make fuzz ZIB_FUZZ_SEED=$$seed" >&2; exit 1; }
 
 lint: $(VENV)/.installed-dev  ## check style, types and the direction of imports

@@ -151,6 +151,14 @@ def test_the_joined_log_is_ready_for_advice(files, tmp_path):
     )
 
 
+def test_a_log_needs_an_arm():
+    shown = pd.DataFrame({"visit": [1, 2], "when": [0.0, 1.0]})
+    bought = pd.DataFrame({"visit": [2], "when": [3.0], "amount": [5.0]})
+    joined = join(shown, bought, window=5.0, on="visit", time="when", conversion_time="when")
+    with pytest.raises(InvalidParameterError, match="`arm` must name the column with what was"):
+        joined.log()
+
+
 def test_open_windows_are_left_out_with_and_without_conversion(files):
     joined = join(*files, window="7d", as_of="2024-05-08T11:00:00+01:00")
     assert (joined.open_rows, joined.open_converted, joined.rows) == (1, 1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -111,8 +112,8 @@ def join(
         )
     typer.echo(str(joined))
     if pending != "weight":
-        options = " ".join(f"--{role} {name!r}" for role, name in joined.roles.items())
-        typer.echo(f"Next: zib advise {out} {options}".replace("'", ""))
+        options = [part for role, name in joined.roles.items() for part in (f"--{role}", name)]
+        typer.echo(f"Next: {shlex.join(['zib', 'advise', out, *options])}")
 
 
 def _number_or_text(text: str) -> str | float:

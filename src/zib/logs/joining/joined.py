@@ -145,7 +145,13 @@ class Joined:
                 "`pending` must be 'leave-out' or 'thin' for a log; weighted rows would count as "
                 "whole ones"
             )
-        return open_log(self.table if self.path is None else self.path, **{**self.roles, **roles})
+        named = {**self.roles, **roles}
+        if named.get("arm") is None:
+            raise InvalidParameterError(
+                "`arm` must name the column with what was shown, since the join was not told; got "
+                f"{named.get('arm')!r}"
+            )
+        return open_log(self.table if self.path is None else self.path, **named)
 
     @property
     def outside_window(self) -> float:
