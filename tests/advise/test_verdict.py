@@ -209,7 +209,7 @@ def test_equal_arms_get_a_winner_as_rarely_as_stated() -> None:
 def test_no_log_of_equal_arms_gets_a_winner_too_often(law: str, rows: list[int], p: float) -> None:
     """2 500 logs at 5 %: more than 6.9 % with probability below 2e-5, in 21 cases below 4e-4.
 
-    Thousands of arms' worth of the same were measured once; see docs/logs.md.
+    Many more kinds of log were measured once; see docs/logs.md.
     """
     reps = 2_500 if len(rows) < 20 else 400
     assert winner_rates(7, rows, p, law, reps=reps).ours <= 0.069
@@ -217,7 +217,7 @@ def test_no_log_of_equal_arms_gets_a_winner_too_often(law: str, rows: list[int],
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("p", "best", "law"), [(0.05, 0.065, "lognormal 1"), (0.2, 0.23, "exponential")]
+    ("p", "best", "law"), [(0.05, 0.07, "lognormal 1"), (0.2, 0.23, "exponential")]
 )
 @pytest.mark.parametrize("k", [2, 4])
 def test_true_differences_are_found_as_often_as_with_welch(
