@@ -70,7 +70,7 @@ def test_a_leader_that_nobody_can_beat_by_much_is_used() -> None:
     verdict = judged([1.0, 1.015], [0.007, 0.007])  # between -0.5 and +3.5 % ahead
     assert (verdict.kind, verdict.as_good) == ("no difference", ())
     assert "no other arm can pay more than 'b' by over 0.0044 per row" in verdict.words
-    assert verdict.words.endswith("Use 'b'.")
+    assert verdict.words.startswith("Use 'b': ")
 
 
 def test_losses_are_compared_like_gains() -> None:

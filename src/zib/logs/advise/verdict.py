@@ -157,7 +157,7 @@ def judge(
 
     1. another arm is as good and none worth having: no difference;
     2. the leader beats each other arm: ship;
-    3. none is worth having: no difference to gain by looking for a better arm;
+    3. none is worth having: no difference that speaks for another arm than the leader;
     4. otherwise: keep testing.
 
     The rule takes the log as one look at a test whose length was fixed beforehand. Looking again
@@ -300,9 +300,10 @@ def _words(verdict: Verdict, few: Sequence[Hashable]) -> str:
     elif verdict.kind == "no difference":
         most = max(0.0, *(-d.together.low for d in verdict.differences))
         words = (
-            f"No difference worth having: no other arm can pay more than {lead} by over "
-            f"{_number(most)} per row, {_number(100 * most / abs(value), 2)} % ({part} would be "
-            f"worth having). Use {lead}."
+            f"Use {lead}: no other arm can pay more than {lead} by over {_number(most)} per row, "
+            f"{_number(100 * most / abs(value), 2)} %, and {part} would be worth having. That it "
+            f"pays more than {rival}, by {_number(apart.value)} per row ({how}), is not "
+            "settled."
         )
     else:
         words = f"Keep testing: {lead} leads {rival} by {_number(apart.value)} per row ({how})"
