@@ -31,7 +31,7 @@ from zib.stats.balance import (
     standardised_differences,
     terms_of,
 )
-from zib.stats.clustered import ClusteredMoments
+from zib.stats.clusters import ClusteredMoments
 from zib.stats.intervals import Estimate, from_error, share, skewed
 from zib.stats.moments import Moments
 from zib.stats.sampling import SmallestHashes, row_hashes

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from zib.core.rng import Role, stream
 from zib.logs.passes import Block
-from zib.stats.clustered import ClusteredMoments
+from zib.stats.clusters import ClusteredMoments
 from zib.stats.moments import JointMoments
 
 Array = NDArray[np.float64]

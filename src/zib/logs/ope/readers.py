@@ -25,7 +25,7 @@ from zib.logs.ope.policies import Target
 from zib.logs.ope.propensities import Source
 from zib.logs.passes import Array, Block, RowSampler, Totals, joined_samples, merge_parts
 from zib.stats import intervals
-from zib.stats.clustered import ClusteredMoments
+from zib.stats.clusters import ClusteredMoments
 from zib.stats.moments import JointMoments
 from zib.stats.sampling import folds_of
 
