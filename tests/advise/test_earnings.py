@@ -225,6 +225,8 @@ def test_earnings_add_up() -> None:
     assert ran.earned[0].behind.value == 0.0
     assert ran.against_plain is not None
     assert by_label[ran.against_plain.plain].plain
+    lost = {row.label: row.regret.value for row in ran.earned[:-2] if row.plain}
+    assert min(lost, key=lost.__getitem__) == ran.against_plain.plain
     assert not by_label[ran.against_plain.telling].plain
     shares = [share for _, share in heard]
     assert shares == sorted(shares)

@@ -69,7 +69,8 @@ class Earned(NamedTuple):
 class AgainstPlain(NamedTuple):
     """What telling zeros apart is worth: the best policies that do and that do not.
 
-    Both were chosen in other worlds than those in which they are compared.
+    The one that does was chosen in other worlds than those in which they are compared; the plain
+    one is that which lost least in these very worlds, so chance can only favour it.
 
     Attributes
     ----------
@@ -315,9 +316,8 @@ def _against_plain(
 ) -> AgainstPlain | None:
     if plain.all() or not plain.any():
         return None
-    mean = choosing.mean(axis=1)
-    telling = int(np.argmin(np.where(plain, np.inf, mean)))
-    other = int(np.argmin(np.where(plain, mean, np.inf)))
+    telling = int(np.argmin(np.where(plain, np.inf, choosing.mean(axis=1))))
+    other = int(np.argmin(np.where(plain, reporting.mean(axis=1), np.inf)))
     saved = intervals.paired_difference(reporting[other], reporting[telling], level=level)
     lost = float(reporting[other].mean())
     ratio = float(reporting[telling].mean()) / lost if lost > 0.0 else math.nan
