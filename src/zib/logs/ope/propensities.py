@@ -340,7 +340,13 @@ def shares_of(name: str, given: Mapping[Hashable, float], arms: tuple[Hashable, 
         raise InvalidParameterError(
             f"`{name}` must be about arms of the log; got {validate.shown(unknown[0])}"
         )
-    out: Array = validate.vector(name, [given.get(arm, 0.0) for arm in arms], 0.0, 1.0)
+    missing = [arm for arm in arms if arm not in given]
+    if missing:
+        raise InvalidParameterError(
+            f"`{name}` must give a share for every arm of the log, 0 for one that is never played; "
+            f"got none for {validate.shown(missing[0])}"
+        )
+    out: Array = validate.vector(name, [given[arm] for arm in arms], 0.0, 1.0)
     if abs(out.sum() - 1.0) > 1e-6:
         raise InvalidParameterError(
             f"`{name}` must sum to 1 over the arms; they sum to {out.sum():.6g}"
