@@ -98,6 +98,7 @@ def test_estimated_propensities_come_with_a_warning(log: Path) -> None:
     assert "warning: propensities are estimated from the log" in result.stderr
 
 
+@pytest.mark.slow
 def test_randomised_and_shares_are_graded_as_such(log: Path) -> None:
     frame = pd.read_csv(log).drop(columns="propensity")
     frame.to_csv("plain.csv", index=False)

@@ -115,6 +115,7 @@ def test_disk_cache_hits_in_a_second_process_and_is_not_stale_after_an_edit(tmp_
     assert third[2] != first[2]
 
 
+@pytest.mark.slow
 def test_unwritable_cache_warns_and_works(tmp_path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
@@ -130,6 +131,7 @@ def test_unwritable_cache_warns_and_works(tmp_path) -> None:
     assert run_python(code, tmp_path, NUMBA_CACHE_DIR=str(blocked)).strip() == "True"
 
 
+@pytest.mark.slow
 def test_cache_can_be_switched_off(tmp_path) -> None:
     code = "import zib; print(zib.core.cache.FOLDER)"
     assert run_python(code, tmp_path, ZIB_CACHE="0").strip() == "None"

@@ -376,6 +376,7 @@ def test_writing_leaves_a_whole_page(tmp_path: Path) -> None:
     assert {path.name for path in page.parent.iterdir()} == names
 
 
+@pytest.mark.slow
 def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     advice = quick(log_of(frame_of(500)))
     page = advice.write(tmp_path / "advice")

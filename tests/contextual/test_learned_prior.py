@@ -36,10 +36,15 @@ def linear_data(rng, n, d, size, intercept=None):
 
 def learned(z, rewards, ridge):
     spec = LaplaceTS(sigma=SIGMA, ridge=ridge, prior="learned")
-    return Pupil(spec, z.shape[1]).teach(z, z, rewards).state
+    return Pupil(spec, z.shape[1], compiled=False).teach(z, z, rewards).state
 
 
-CASES = [(60, 5, 2.0, 1.0), (200, 30, 0.05, 1.0), (40, 20, 0.3, 0.1), (150, 8, 40.0, 2.0)]
+CASES = [
+    (60, 5, 2.0, 1.0),
+    pytest.param(200, 30, 0.05, 1.0, marks=pytest.mark.slow),
+    (40, 20, 0.3, 0.1),
+    (150, 8, 40.0, 2.0),
+]
 
 
 @pytest.mark.parametrize(("n", "d", "size", "ridge"), CASES)
@@ -105,7 +110,7 @@ def test_the_occurrence_is_at_a_fixed_point_of_the_laplace_approximation(rng, li
     theta = np.r_[-1.5, 0.3 * rng.normal(size=d - 1)]
     paid = rng.random(n) < 1 / (1 + np.exp(-w @ theta))
     spec = LaplaceTS(sigma=1.0, link=link, ridge=ridge, prior="learned")
-    state = Pupil(spec, d).teach(w, w, np.where(paid, 1.0, 0.0)).state
+    state = Pupil(spec, d, compiled=False).teach(w, w, np.where(paid, 1.0, 0.0)).state
     model, precision = state.occurrence, state.occurrence_scale.shared[0]
     sign = np.where(paid, 1.0, -1.0)
 
@@ -129,7 +134,7 @@ def test_what_never_varied_joins_when_it_does(rng) -> None:
     n = fit_time(60)
     z, rewards = linear_data(rng, n, 4, 0.05, intercept=2.0)
     spec = LaplaceTS(sigma=SIGMA, prior="learned")
-    pupil = Pupil(spec, 4).teach(z, z, rewards)
+    pupil = Pupil(spec, 4, compiled=False).teach(z, z, rewards)
     scale = pupil.state.magnitude_scale
     assert scale.constant[0] == 1.0
     assert scale.precision[0] == 1.0 < scale.precision[1]
@@ -142,6 +147,7 @@ def test_what_never_varied_joins_when_it_does(rng) -> None:
     assert np.allclose(pupil.state.magnitude.curvature.matrix, matrix)
 
 
+@pytest.mark.slow
 def test_it_is_bounded_without_any_effect_and_with_enormous_ones(rng) -> None:
     d = 10
     z = rng.normal(size=(fit_time(2000), d))

@@ -219,6 +219,7 @@ def test_models_are_taught_what_the_paper_says() -> None:
     assert spec.occurrence.taught == []  # every run has copies
 
 
+@pytest.mark.slow
 def test_models_that_learned_before_still_know_it() -> None:
     taught = GLMModel("gaussian", sigma=1.0)
     taught.observe([1.0], 3.0)
@@ -282,6 +283,7 @@ def test_sklearn_models_learn(rng, kind) -> None:
     assert relative_regret(spec, linear_world, rng) < 0.4
 
 
+@pytest.mark.slow
 def test_a_mixture_learns_what_two_glms_cannot(rng) -> None:
     tree = SklearnModel(DecisionTreeClassifier(min_samples_leaf=5), **FEW)
     mixture = Template(tree, GLMModel("gaussian"), kind="ts", random_rounds=30)

@@ -136,6 +136,7 @@ NAMES = [fingerprint(env)[0] + " " + repr(env).replace("\\n", " ") for env in EN
 """
 
 
+@pytest.mark.slow
 def test_every_environment_can_be_named_alike_in_another_process():
     here: dict = {}
     exec(ENVIRONMENTS + NAMES, here)
