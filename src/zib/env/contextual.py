@@ -269,6 +269,37 @@ class EveryArm(Noisy):
         return int(self.n_arms)
 
 
+class AroundCentres(EveryArm):
+    """An environment whose arms have features that scatter about a centre of their own.
+
+    `beta` holds one coefficient per feature, in one row or in several.
+    """
+
+    beta: Any
+    centres: Any
+    jitter: Any
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms."""
+        return len(self.centres)
+
+    @property
+    def dimension(self) -> int:
+        """Number of features of each part."""
+        return int(self.beta.shape[-1])
+
+    def _check_centres(self) -> None:
+        """Raise unless there is one coefficient per feature; fill in the usual jitter."""
+        if self.centres.shape[1] != self.dimension:
+            raise InvalidParameterError(
+                f"`centres` must have one column per coefficient in `beta` ({self.dimension}); "
+                f"got {self.centres.shape[1]}"
+            )
+        if self.jitter is None:
+            self._set(jitter=usual_jitter(self.n_arms))  # type: ignore[attr-defined]
+
+
 def _fill(
     link: Any,
     codes: Any,
@@ -305,7 +336,7 @@ def usual_jitter(n_arms: int) -> float:
     return math.sqrt(0.5 / n_arms)
 
 
-class ContextualGLM(EveryArm, Instance, ContextualEnvironment, positional=3):
+class ContextualGLM(AroundCentres, Instance, ContextualEnvironment, positional=3):
     """Arms with noisy features; both parts of the reward are generalised linear in them.
 
     Parameters
@@ -362,23 +393,7 @@ class ContextualGLM(EveryArm, Instance, ContextualEnvironment, positional=3):
             raise InvalidParameterError(
                 f"`theta` must have one entry per entry of `beta` ({d}); got {self.theta.size}"
             )
-        if self.centres.shape[1] != d:
-            raise InvalidParameterError(
-                f"`centres` must have one column per entry of `beta` ({d}); "
-                f"got {self.centres.shape[1]}"
-            )
-        if self.jitter is None:
-            self._set(jitter=usual_jitter(self.n_arms))
-
-    @property
-    def n_arms(self) -> int:
-        """Number of arms."""
-        return len(self.centres)
-
-    @property
-    def dimension(self) -> int:
-        """Number of features of each part."""
-        return int(self.beta.size)
+        self._check_centres()
 
     @cached_property
     def _parts(self) -> tuple[Any, ...]:

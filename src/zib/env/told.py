@@ -17,13 +17,12 @@ from zib.env.contextual import (
     LINK_NAMES,
     LINKS,
     NOISES,
+    AroundCentres,
     ContextBlock,
-    EveryArm,
     Instance,
     LinkName,
     Noise,
     draw_noise,
-    usual_jitter,
 )
 from zib.env.registry import Array, ContextualEnvironment, matrix, maybe
 
@@ -91,7 +90,7 @@ def _fill(
 _fill_told = cached_njit(_fill)
 
 
-class ContextualOutcomes(EveryArm, Instance, ContextualEnvironment, positional=3):
+class ContextualOutcomes(AroundCentres, Instance, ContextualEnvironment, positional=3):
     """Arms with noisy features whose rewards come in categories, and say which one it was.
 
     Parameters
@@ -139,24 +138,7 @@ class ContextualOutcomes(EveryArm, Instance, ContextualEnvironment, positional=3
             raise InvalidParameterError(
                 f"`theta` must have the shape of `beta` {self.beta.shape}; got {self.theta.shape}"
             )
-        d = self.beta.shape[1]
-        if self.centres.shape[1] != d:
-            raise InvalidParameterError(
-                f"`centres` must have one column per column of `beta` ({d}); "
-                f"got {self.centres.shape[1]}"
-            )
-        if self.jitter is None:
-            self._set(jitter=usual_jitter(self.n_arms))
-
-    @property
-    def n_arms(self) -> int:
-        """Number of arms."""
-        return len(self.centres)
-
-    @property
-    def dimension(self) -> int:
-        """Number of features of each part."""
-        return int(self.beta.shape[1])
+        self._check_centres()
 
     @property
     def n_categories(self) -> int:

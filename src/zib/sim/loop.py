@@ -261,14 +261,18 @@ def advance_rounds(pin, reward, gap, first, last, sums, pulls):  # type: ignore[
     )
 
 
+def _player_of_rounds(one: _Replication) -> tuple[np.random.Generator, Any, Callable[..., Any]]:
+    """Return the stream of the rounds, and who plays them without looking at any features."""
+    _tells_categories(one.spec, one.instance)
+    state = kernel.init(one.spec, one.instance.n_arms)
+    give_true_sizes(one.spec, state, one.instance)
+    return one.stream(Role.ENVIRONMENT), *_player(one, entry, advance_rounds, state)
+
+
 def _by_round(one: _Replication) -> Run:
     """Regret is against the arm that is best in that very round."""
-    spec, instance = one.spec, one.instance
-    _tells_categories(spec, instance)
-    source = one.stream(Role.ENVIRONMENT)
-    state = kernel.init(spec, instance.n_arms)
-    give_true_sizes(spec, state, instance)
-    pin, step = _player(one, entry, advance_rounds, state)
+    instance = one.instance
+    source, pin, step = _player_of_rounds(one)
     # the result does not depend on it
     size = max(1, min(LONGEST_BLOCK, ROUNDS_SIZE // instance.n_arms, int(one.checkpoints[-1])))
 
@@ -360,11 +364,7 @@ def _with_contexts(one: _Replication) -> Run:
 def _without_looking(one: _Replication) -> Run:
     """Play a policy that does not look at contexts, on the rounds that those that do are given."""
     spec, instance = one.spec, one.instance
-    _tells_categories(spec, instance)
-    source = one.stream(Role.ENVIRONMENT)
-    state = kernel.init(spec, instance.n_arms)
-    give_true_sizes(spec, state, instance)
-    pin, step = _player(one, entry, advance_rounds, state)
+    source, pin, step = _player_of_rounds(one)
     every_arm = np.arange(instance.n_arms)
     block = None
 
