@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError, InvalidTypeError
+from zib.stats.unreported import chance_of, reverse_kaplan_meier, weight_of
 
 Array = NDArray[np.float64]
 
@@ -239,12 +240,8 @@ class DelayCounts:
             raise InvalidTypeError(
                 f"`prior` must be a DelayDistribution or None; got {validate.shown(prior)}"
             )
-        events = self._delays + assumed
-        able = self._able() + np.cumsum(assumed)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            step = np.where(able > 0.0, np.clip(1.0 - events / able, 0.0, 1.0), 1.0)
-        values = np.append(np.cumprod(step[::-1])[::-1], 1.0)
-        values[0] = 0.0
+        values = np.empty(n + 1)
+        reverse_kaplan_meier(self._delays, self._complete, assumed, values)
         seen = np.flatnonzero(self._complete)
         reach = float(self.edges[seen[-1]]) if seen.size else 0.0
         return DelayDistribution(self.edges, values, events=self.events, reach=reach)
@@ -341,11 +338,7 @@ def pending_weight(fraction: ArrayLike, chance: ArrayLike) -> Array:
     f, p = validate.numbers("fraction", fraction), validate.numbers("chance", chance)
     validate.inside("fraction", f, 0.0, 1.0)
     validate.inside("chance", p, 0.0, 1.0, closed="left")
-    return np.asarray(_weight(f, p))
-
-
-def _weight(f: Array, p: Array) -> Array:
-    return f * (1.0 - p) / (1.0 - p * f)
+    return np.asarray(weight_of(f, p))
 
 
 def pending_posterior(
@@ -413,13 +406,16 @@ def pending_posterior(
         ) from None
     p = np.zeros(s.shape)
     for _ in range(MOST_ROUNDS):
-        w = _weight(f, p[..., None])
-        zero_like = beta + z + (many * w).sum(axis=-1)
-        found = (alpha + s) / (alpha + s + zero_like)
+        w = weight_of(f, p[..., None])
+        zero_like = z + (many * w).sum(axis=-1)
+        found = chance_of(alpha, beta, s, zero_like)
         done = bool((np.abs(found - p) <= TOLERANCE * found).all())
         p = found
         if done:
             break
     return PendingPosterior(
-        np.asarray(alpha + s), np.asarray(zero_like), np.asarray(p), np.broadcast_to(w, shape)
+        np.asarray(alpha + s),
+        np.asarray(beta + zero_like),
+        np.asarray(p),
+        np.broadcast_to(w, shape),
     )
