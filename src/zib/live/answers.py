@@ -1,0 +1,73 @@
+"""What a ledger answers, and how it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+
+class LedgerError(RuntimeError):
+    """The ledger could not do it; nothing has changed."""
+
+
+class ConflictError(LedgerError):
+    """An id came again with other content."""
+
+
+class Transient(LedgerError):
+    """The database was not there for a moment: the same batch is tried again."""
+
+
+class Decision(NamedTuple):
+    """A decision that is in the database.
+
+    Attributes
+    ----------
+    id
+        Events are reported with it. It is a hash of the name of the bandit and the key, so
+        `Ledger.decision_id` tells it before the decision is made.
+    arm
+        Label of the arm to serve.
+    probability
+        With which the arm was drawn, exactly; in (0, 1].
+    version
+        Of the model that it was drawn from.
+    at, closes_at
+        When it was made, and until when events are expected, in seconds since 1970.
+    kind
+        "policy", "holdout" (drawn evenly among the arms) or "shadow" (the default arm is served).
+    wanted
+        Label of the arm that the policy would serve; differs from `arm` in shadow mode only.
+    """
+
+    id: str
+    arm: Hashable
+    probability: float
+    version: int
+    at: float
+    closes_at: float
+    kind: str = "policy"
+    wanted: Hashable = None
+
+
+class Receipt(NamedTuple):
+    """What became of an event, a revision or a cancellation that is in the database.
+
+    Attributes
+    ----------
+    status
+        "applied"; "duplicate" (it had been reported before); "late" (the window of the decision
+        had closed); "parked" (its decision is not known yet); or "cancelled" (its decision was).
+    decision_id
+        Of the decision it belongs to.
+    value
+        What the decision is worth now; None while it waits for its first event.
+    counted
+        Whether the entry counts: an event that happened more than window and grace after its
+        decision does not, nor does one whose decision is unknown or cancelled.
+    """
+
+    status: str
+    decision_id: str
+    value: float | None
+    counted: bool

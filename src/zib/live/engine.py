@@ -1,0 +1,496 @@
+"""A batch of requests inside one transaction: what is written, and what is answered.
+
+State changes and the statistics that follow from them are written together. Ids make everything
+safe to repeat: a batch whose commit is in doubt is run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from zib.core import validate
+from zib.live.answers import ConflictError, Decision, LedgerError, Receipt
+from zib.live.database import Connection, Row
+from zib.live.outcome import (
+    CANCEL,
+    EVENT,
+    NO_BIN,
+    SECOND,
+    WAITING,
+    Entry,
+    Outcome,
+    Rules,
+    Share,
+    counts,
+    outcome,
+    share,
+)
+from zib.live.settings import Configuration, label_of
+from zib.live.statistics import SUM_COLUMNS, ArmSums, read_arm_sums
+
+POLICY, HOLDOUT, SHADOW = 0, 1, 2
+KINDS = ("policy", "holdout", "shadow")
+ACTIVE, PAUSED, RETIRED = "active", "paused", "retired"
+
+_FIXED = (
+    "id", "bandit", "key", "request", "unit", "arm", "wanted", "probability", "version", "at",
+    "kind", "eligible", "context",
+)  # fmt: skip
+_CHANGING = ("entries", "value", "known", "cancelled")
+_EVENT = ("bandit", "id", "decision", "kind", "value", "at", "received", "parked")
+
+
+class Drawn(NamedTuple):
+    """The arm that a model draws."""
+
+    arm: int
+    probability: float
+
+
+class Draws(Protocol):
+    """What the engine needs of a model."""
+
+    version: int
+
+    def draw(self, key: str, eligible: tuple[int, ...], context: str | None) -> Drawn:
+        """Return an arm among those that may be played, and its probability."""
+        ...
+
+
+class Book:
+    """What a process knows about one bandit: its settings, arms and current model."""
+
+    def __init__(self, number: int, name: str, configuration: Configuration) -> None:
+        self.number = number
+        self.name = name
+        self.configuration = configuration
+        self.rules: Rules = configuration.settings.rules
+        self.labels: list[Hashable] = []
+        self.statuses: list[str] = []
+        self.position: dict[Hashable, int] = {}
+        self.active: tuple[int, ...] = ()
+        self.model: Draws | None = None
+        self.default: int | None = None  # the arm served in shadow mode; None: not in that mode
+        self.parked = 0  # events of unknown decisions; exact where one process writes
+        self.changed = True  # since the last model version
+        self.sums: ArmSums | None = None  # of this worker; None: to be read
+        self.uncommitted: _Changes | None = None  # of the batch that is being written
+
+    def know_arms(self, labels: Sequence[Hashable], statuses: Sequence[str]) -> None:
+        """Take over the arms: labels and statuses, in the order of their numbers."""
+        self.labels, self.statuses = list(labels), list(statuses)
+        self.position = {label: k for k, label in enumerate(labels)}
+        self.active = tuple(k for k, status in enumerate(statuses) if status == ACTIVE)
+
+    def need_arms(self, c: Connection, number: int) -> None:
+        """Read the arms again if one has been added by another process."""
+        if number >= len(self.labels):
+            self.read_arms(c)
+
+    def read_arms(self, c: Connection) -> None:
+        """Take over the arms as they are in the database."""
+        rows = c.rows(
+            "SELECT label, status FROM arm WHERE bandit = $1 ORDER BY number", self.number
+        )
+        self.know_arms([label_of(row[0]) for row in rows], [row[1] for row in rows])
+
+    def decision_id(self, key: str) -> str:
+        """Return the id of the decision with a key."""
+        return hashlib.blake2b(f"{self.name}\0{key}".encode(), digest_size=12).hexdigest()
+
+    def in_holdout(self, key: str, unit: str | None) -> bool:
+        """Whether a unit, or a decision without one, belongs to the yardstick."""
+        holdout = self.configuration.settings.holdout
+        return holdout > 0.0 and fraction(f"{self.name}\0holdout\0{unit or key}") < holdout
+
+
+def fraction(text: str) -> float:
+    """Return a number in [0, 1) that follows from a text and is as good as drawn at random.
+
+    Examples
+    --------
+    >>> fraction("a") == fraction("a") != fraction("b")
+    True
+    """
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+
+
+class Asked(NamedTuple):
+    """A request for a decision, checked."""
+
+    id: str
+    key: str
+    request: str  # hash of what was asked: the same key must ask the same
+    unit: str | None
+    eligible: tuple[int, ...] | None
+    context: str | None
+    at: int
+
+
+class Reported(NamedTuple):
+    """An event, a revision or a cancellation, checked."""
+
+    decision: str
+    entry: Entry
+    at_given: bool
+
+
+class Work:
+    """The requests of one call: all of one kind and one bandit; `answers` after the commit."""
+
+    __slots__ = ("answers", "asked", "book", "reported")
+
+    def __init__(
+        self, book: Book, asked: Sequence[Asked] = (), reported: Sequence[Reported] = ()
+    ) -> None:
+        self.book = book
+        self.asked = asked
+        self.reported = reported
+        self.answers: list[Any] = []
+
+
+class _Changes:
+    """Sums that a batch adds to the statistics of one bandit."""
+
+    def __init__(self, book: Book, sums: ArmSums) -> None:
+        self.book = book
+        self.sums = sums
+        self.arms: set[int] = set()
+        self.waiting: dict[tuple[int, int], int] = defaultdict(int)
+        self.converted: dict[tuple[int, int, int], list[float]] = {}
+        self.counters: dict[str, int] = defaultdict(int)
+
+    def add(self, arm: int, at: int, part: Share, sign: int) -> None:
+        """Add what a decision is worth, or take it out again."""
+        bucket = self.book.rules.bucket(at)
+        if arm >= self.sums.n_arms:  # added by another process
+            self.sums = self.sums.copy(arm + 1)
+        if part.waiting:
+            self.waiting[arm, bucket] += sign
+        elif part.zero:
+            self.sums.zero[arm] += sign
+            self.arms.add(arm)
+        elif part.nonzero:
+            self.sums.reward(arm, part.amount, sign)
+            self.arms.add(arm)
+            if part.bin != NO_BIN:
+                cell = self.converted.setdefault((arm, bucket, part.bin), [0, 0.0, 0.0])
+                cell[0] += sign
+                cell[1] += sign * part.amount
+                cell[2] += sign * part.amount * part.amount
+
+    def write(self, c: Connection) -> None:
+        """Put the sums into the database."""
+        bandit, worker = self.book.number, c.worker
+        waiting = [(bandit, *key, worker, n) for key, n in sorted(self.waiting.items()) if n]
+        if waiting:
+            c.add("waiting", ("bandit", "arm", "bucket", "worker"), ("n",), waiting)
+        converted = [
+            (bandit, *key, worker, int(cell[0]), cell[1], cell[2])
+            for key, cell in sorted(self.converted.items())
+        ]
+        if converted:
+            c.add(
+                "converted",
+                ("bandit", "arm", "bucket", "bin", "worker"),
+                ("n", "total", "squares"),
+                converted,
+            )
+        if self.arms:
+            rows = [(bandit, arm, worker, *self.sums.row(arm)) for arm in sorted(self.arms)]
+            c.put("arm_sum", ("bandit", "arm", "worker"), SUM_COLUMNS, rows)
+        counters = [(bandit, name, worker, n) for name, n in sorted(self.counters.items()) if n]
+        if counters:
+            c.add("counter", ("bandit", "name", "worker"), ("n",), counters)
+
+
+class _Found(NamedTuple):
+    """A decision as it is in the database."""
+
+    arm: int
+    at: int
+    outcome: Outcome
+
+    @classmethod
+    def of(cls, arm: int, at: int, entries: int, value: Any, known: Any, cancelled: int) -> _Found:
+        return cls(arm, at, Outcome(entries, value, known, bool(cancelled)))
+
+
+def run(connection: Connection, works: Sequence[Work]) -> None:
+    """Do a batch of requests in the transaction of a connection, and fill in the answers.
+
+    Nothing in memory changes before `settle` is called, after the commit.
+    """
+    by_book: dict[int, list[Work]] = {}
+    for work in works:
+        work.answers = []
+        by_book.setdefault(work.book.number, []).append(work)
+    for number in sorted(by_book):  # one order for all processes, so that none waits in a circle
+        _run_book(connection, by_book[number])
+
+
+def settle(works: Iterable[Work]) -> None:
+    """Take over what a committed batch has changed in memory."""
+    for work in works:
+        book, changes = work.book, work.book.uncommitted
+        if changes is not None:
+            book.sums = changes.sums
+            book.parked += changes.counters["parked"] - changes.counters["unparked"]
+            book.changed = True
+            book.uncommitted = None
+
+
+def _run_book(c: Connection, works: Sequence[Work]) -> None:
+    book = works[0].book
+    if book.sums is None:
+        book.sums = read_arm_sums(c, book.number, len(book.labels), c.worker)
+    changes = _Changes(book, book.sums.copy(len(book.labels)))
+    asked = [ask for work in works for ask in work.asked]
+    reported = [report for work in works for report in work.reported]
+    decisions = iter(_decide(c, changes, asked) if asked else ())
+    receipts = iter(_enter(c, changes, reported) if reported else ())
+    for work in works:
+        work.answers = [next(decisions) for _ in work.asked]
+        work.answers += [next(receipts) for _ in work.reported]
+    changes.write(c)
+    book.uncommitted = changes
+
+
+# ------------------------------------------------------------------------------------- deciding
+
+
+def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[Any]:
+    book = changes.book
+    first: dict[str, Asked] = {}
+    for ask in asked:
+        first.setdefault(ask.id, ask)
+    drawn: dict[str, Row] = {}
+    refused: dict[str, LedgerError] = {}
+    for ask in first.values():
+        try:
+            drawn[ask.id] = _drawn(book, ask)
+        except LedgerError as error:
+            refused[ask.id] = error
+    rows = sorted(drawn.values())  # by id: one order for all processes
+    is_new = c.insert_new("decision", (*_FIXED, *_CHANGING), rows, ("id",)) if rows else []
+    known = {row[0]: row for row, fresh in zip(rows, is_new, strict=True) if fresh}
+    new = list(known)
+    others = [id for id in first if id not in known]
+    if others:  # known before, or no arm may be played now
+        known |= {row[0]: row for row in c.find("decision", _FIXED, "id", others)}
+        book.need_arms(c, max((max(row[5], row[6]) for row in known.values()), default=-1))
+    for id in new:
+        changes.add(known[id][5], known[id][9], WAITING, 1)
+    changes.counters["repeated"] += len(asked) - len(new)
+    if new and (c.shared or book.parked):
+        waiting = c.find("event", ("decision",), "decision", new, where="parked = 1")
+        _unpark(c, changes, sorted({row[0] for row in waiting}))
+    return [_answer(book, ask, known.get(ask.id), refused.get(ask.id)) for ask in asked]
+
+
+def _drawn(book: Book, ask: Asked) -> Row:
+    """Return the row of a new decision."""
+    assert book.model is not None
+    eligible = book.active
+    if ask.eligible is not None:
+        eligible = tuple(k for k in ask.eligible if book.statuses[k] == ACTIVE)
+    if not eligible:
+        raise LedgerError(
+            "`arms` must hold one that is active; all of them are paused or retired"
+            if ask.eligible is not None
+            else "no arm is active: resume or add one"
+        )
+    kind, drawn = POLICY, book.model.draw(ask.key, eligible, ask.context)
+    wanted = drawn.arm
+    if book.in_holdout(ask.key, ask.unit):
+        kind = HOLDOUT
+        u = fraction(f"{book.name}\0even\0{ask.key}")
+        drawn = Drawn(eligible[int(u * len(eligible))], 1.0 / len(eligible))
+    elif book.default is not None:
+        kind, drawn = SHADOW, Drawn(book.default, 1.0)
+    return (
+        ask.id, book.number, ask.key, ask.request, ask.unit, drawn.arm, wanted,
+        drawn.probability, book.model.version, ask.at, kind,
+        None if ask.eligible is None else json.dumps(ask.eligible), ask.context,
+        0, None, None, 0,
+    )  # fmt: skip
+
+
+def _answer(book: Book, ask: Asked, row: Row | None, refused: LedgerError | None) -> Any:
+    if row is None:
+        return refused
+    if row[3] != ask.request:
+        return ConflictError(
+            f"`key` {validate.shown(ask.key)} has been decided with another unit, other arms or "
+            "another context; a new decision needs a new key"
+        )
+    return decision_of(book, row)
+
+
+def decision_of(book: Book, row: Row) -> Decision:
+    """Return a decision from its row in the database, as far as that never changes."""
+    return Decision(
+        id=row[0],
+        arm=book.labels[row[5]],
+        probability=row[7],
+        version=row[8],
+        at=row[9] / SECOND,
+        closes_at=(row[9] + book.rules.window) / SECOND,
+        kind=KINDS[row[10]],
+        wanted=book.labels[row[6]],
+    )
+
+
+def find_decision(c: Connection, book: Book, id: str) -> tuple[Decision, Outcome] | None:
+    """Return a decision and what became of it."""
+    found = c.find("decision", (*_FIXED, *_CHANGING), "id", [id])
+    if not found or found[0][1] != book.number:
+        return None
+    book.need_arms(c, max(found[0][5:7]))
+    entries, value, known, cancelled = found[0][-4:]
+    return decision_of(book, found[0]), Outcome(entries, value, known, bool(cancelled))
+
+
+# -------------------------------------------------------------------------- events and revisions
+
+
+def _enter(c: Connection, changes: _Changes, reported: Sequence[Reported]) -> list[Any]:
+    book = changes.book
+    first: dict[str, Reported] = {}
+    for report in reported:
+        first.setdefault(report.entry.id, report)
+    decisions = _locked(c, book, {report.decision for report in first.values()})
+    rows = [
+        (book.number, e.id, id, e.kind, e.value, e.at, e.received, int(id not in decisions))
+        for id, e, _ in sorted(first.values(), key=lambda report: report.entry.id)
+    ]
+    is_new = c.insert_new("event", _EVENT, rows, ("bandit", "id"))
+    new = {row[1] for row, fresh in zip(rows, is_new, strict=True) if fresh}
+    repeated = [id for id in first if id not in new]
+    kept = {id: report for id, report in first.items() if id in new}
+    if repeated:
+        kept |= _kept_events(c, book, repeated)
+    touched = sorted({first[id].decision for id in new if first[id].decision in decisions})
+    now = _fold(c, changes, decisions, touched)
+    answers = []
+    for report in reported:
+        fresh = report.entry.id in new and first[report.entry.id] is report
+        answers.append(_receipt(changes, report, kept[report.entry.id], fresh, now, decisions))
+    return answers
+
+
+def _locked(c: Connection, book: Book, ids: Iterable[str]) -> dict[str, _Found]:
+    """Return the decisions of the bandit, which nobody else changes until the transaction ends."""
+    columns = ("id", "bandit", "arm", "at", *_CHANGING)
+    found = c.find("decision", columns, "id", sorted(ids), lock=True)
+    return {row[0]: _Found.of(*row[2:]) for row in found if row[1] == book.number}
+
+
+def _kept_events(c: Connection, book: Book, ids: Sequence[str]) -> dict[str, Reported]:
+    columns = ("id", "kind", "value", "at", "received", "decision")
+    found = c.find("event", columns, "id", ids, where=f"bandit = {book.number:d}")
+    return {row[0]: Reported(row[5], Entry(*row[:5]), True) for row in found}
+
+
+def _fold(
+    c: Connection, changes: _Changes, decisions: dict[str, _Found], touched: Sequence[str]
+) -> dict[str, Outcome]:
+    """Fold the log of decisions anew and change the statistics accordingly; return all outcomes."""
+    now = {id: found.outcome for id, found in decisions.items()}
+    if not touched:
+        return now
+    rules = changes.book.rules
+    log: dict[str, list[Entry]] = defaultdict(list)
+    for decision, *entry in c.find(
+        "event", ("decision", "id", "kind", "value", "at", "received"), "decision", touched
+    ):
+        log[decision].append(Entry(*entry))
+    rows = []
+    for id in touched:
+        before = decisions[id]
+        after = outcome(rules, before.at, log[id])
+        if after == before.outcome:
+            continue
+        now[id] = after
+        rows.append((id, after.entries, after.value, after.known, int(after.cancelled)))
+        changes.add(before.arm, before.at, share(rules, before.at, before.outcome), -1)
+        changes.add(before.arm, before.at, share(rules, before.at, after), 1)
+    if rows:
+        c.update("decision", ("id",), _CHANGING, rows)
+    return now
+
+
+def _unpark(c: Connection, changes: _Changes, ids: Sequence[str]) -> int:
+    """Apply the parked events of decisions that are known by now; return how many there were."""
+    if not ids:
+        return 0
+    parked = c.find("event", ("id", "decision"), "decision", ids, where="parked = 1")
+    bandit = changes.book.number
+    c.update(
+        "event", ("bandit", "id"), ("parked",), [(bandit, row[0], 0) for row in sorted(parked)]
+    )
+    decisions = _locked(c, changes.book, ids)
+    _fold(c, changes, decisions, ids)
+    changes.counters["unparked"] += len(parked)
+    return len(parked)
+
+
+def settle_parked(c: Connection, book: Book) -> int:
+    """Apply parked events whose decision was written by another process at the same moment."""
+    found = c.rows(
+        "SELECT DISTINCT event.decision FROM event JOIN decision ON decision.id = event.decision "
+        "WHERE event.bandit = $1 AND event.parked = 1",
+        book.number,
+    )
+    if not found:
+        return 0
+    sums = read_arm_sums(c, book.number, len(book.labels), c.worker)
+    changes = _Changes(book, sums)
+    n = _unpark(c, changes, sorted(row[0] for row in found))
+    changes.write(c)
+    book.sums = None  # to be read again, as this may not be committed
+    return n
+
+
+def _receipt(
+    changes: _Changes,
+    report: Reported,
+    kept: Reported,
+    fresh: bool,
+    now: dict[str, Outcome],
+    decisions: dict[str, _Found],
+) -> Any:
+    rules, entry = changes.book.rules, kept.entry
+    if not fresh and (
+        kept.decision != report.decision
+        or entry.kind != report.entry.kind
+        or entry.value != report.entry.value
+        or (report.at_given and entry.at != report.entry.at)
+    ):
+        changes.counters["conflicts"] += 1
+        return ConflictError(
+            f"the id {validate.shown(entry.id)} has been reported with another decision, value or "
+            "time; a change needs `revise` with an id of its own"
+        )
+    found = decisions.get(kept.decision)
+    if found is None:
+        changes.counters["parked" if fresh else "duplicates"] += 1
+        return Receipt("parked" if fresh else "duplicate", kept.decision, None, False)
+    after = now[kept.decision]
+    counted = counts(rules, found.at, entry) and not after.cancelled
+    status = "applied"
+    if not fresh:
+        changes.counters["duplicates"] += 1
+        status = "duplicate"
+    elif after.cancelled and entry.kind != CANCEL:
+        status = "cancelled"
+    elif entry.kind == EVENT and entry.received > found.at + rules.window:
+        changes.counters["late"] += 1
+        status = "late"
+    value = None if after.cancelled else after.value
+    return Receipt(status, kept.decision, value, counted or entry.kind == CANCEL)

@@ -1,0 +1,317 @@
+"""SQLite: one process, nothing to install.
+
+A commit at `synchronous=FULL` waits for the disk. Most of that wait is for the write-ahead log
+*growing*: its length has to be written, too. So the log is made long once, and commits overwrite
+it from the start after each checkpoint, which makes them many times as fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from zib.core import validate
+from zib.live.answers import LedgerError, Transient
+from zib.live.database import Connection, Database, Row, migrations, refuse_newer, upgrade
+
+ROOM = 32 * 1024 * 1024  # length of the write-ahead log
+PAGE = 4_096
+BUSY = 10.0  # seconds to wait for a reader that holds a lock
+_OLDEST = (3, 35)
+
+
+@functools.cache
+def _translated(sql: str) -> str:
+    return re.sub(r"\$(\d+)", r"?\1", sql)
+
+
+@functools.cache
+def _insert_sql(table: str, columns: tuple[str, ...]) -> str:
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+
+
+@functools.cache
+def _upsert_sql(table: str, keys: tuple[str, ...], columns: tuple[str, ...], sums: bool) -> str:
+    marks = ", ".join("?" * (len(keys) + len(columns)))
+    set_to = (f"{c} = {c} + excluded.{c}" if sums else f"{c} = excluded.{c}" for c in columns)
+    return (
+        f"INSERT INTO {table} ({', '.join((*keys, *columns))}) VALUES ({marks}) "
+        f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {', '.join(set_to)}"
+    )
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors of SQLite into ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        words = str(error)
+        if "locked" in words or "busy" in words:
+            raise Transient(f"the database is locked by another program: {words}") from error
+        if "full" in words or "disk I/O" in words:
+            raise LedgerError(
+                f"the database could not be written ({words}): make room on its disk; "
+                "nothing has changed"
+            ) from error
+        raise LedgerError(f"the database refused: {words}") from error
+    except sqlite3.DatabaseError as error:
+        raise LedgerError(f"the database cannot be used: {error}") from error
+
+
+class SQLiteConnection(Connection):
+    """A connection to a file."""
+
+    name = "sqlite"
+    serial = "INTEGER PRIMARY KEY"
+    shared = False
+
+    def __init__(self, path: Path, *, read_only: bool = False, room: int = ROOM) -> None:
+        self._pages = 0  # written since the last checkpoint, about
+        self._most_pages = max(room // PAGE * 3 // 4, 500)
+        with _explained():
+            address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+            self._raw = sqlite3.connect(
+                address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
+            )
+            if not read_only:
+                self._run("PRAGMA journal_mode = WAL")
+                self._run("PRAGMA synchronous = FULL")
+                self._run("PRAGMA wal_autocheckpoint = 0")
+                self._run("PRAGMA cache_size = -65536")
+                if room:
+                    self._make_room(path, room)
+
+    def _run(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        return self._raw.execute(sql, args)
+
+    def _make_room(self, path: Path, room: int) -> None:
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size >= room:
+            return
+        self._run("BEGIN IMMEDIATE")
+        self._run("CREATE TABLE IF NOT EXISTS zib_room (x BLOB)")
+        self._run("INSERT INTO zib_room VALUES (zeroblob(?))", room)
+        self._run("COMMIT")
+        self._run("DELETE FROM zib_room")
+        self._run("PRAGMA wal_checkpoint(RESTART)")
+
+    def begin(self) -> None:
+        with _explained():
+            self._run("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        with _explained():
+            self._run("COMMIT")
+            if self._pages > self._most_pages:
+                # passive: never waits for a reader; the log starts anew when all of it is copied
+                self._run("PRAGMA wal_checkpoint(PASSIVE)")
+                self._pages = 0
+
+    def rollback(self) -> None:
+        if self._raw.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._run("ROLLBACK")
+
+    def rows(self, sql: str, *args: Any) -> list[Row]:
+        with _explained():
+            return self._run(_translated(sql), *args).fetchall()
+
+    def run(self, sql: str, *args: Any) -> None:
+        self._pages += 1
+        with _explained():
+            self._run(_translated(sql), *args)
+
+    def script(self, sql: str) -> None:
+        with _explained():
+            for statement in re.sub(r"--.*", "", sql).split(";"):
+                if statement.strip():
+                    self._run(statement)
+
+    def _many(self, sql: str, rows: Sequence[Row]) -> int:
+        self._pages += 2 * len(rows) + 4
+        before = self._raw.total_changes
+        with _explained():
+            self._raw.executemany(sql, rows)
+        return self._raw.total_changes - before
+
+    def insert_new(
+        self, table: str, columns: Sequence[str], rows: Sequence[Row], key: Sequence[str]
+    ) -> list[bool]:
+        sql = _insert_sql(table, tuple(columns))
+        with _explained():
+            self._run("SAVEPOINT new_rows")
+        if self._many(sql, rows) == len(rows):
+            is_new = [True] * len(rows)
+        else:  # seldom: which were there already is found out before they are inserted
+            with _explained():
+                self._run("ROLLBACK TO new_rows")
+            at = [columns.index(name) for name in key]
+            condition = " AND ".join(f"{name} = ?" for name in key)
+            sought = f"SELECT 1 FROM {table} WHERE {condition}"
+            with _explained():
+                is_new = [
+                    self._run(sought, *(row[k] for k in at)).fetchone() is None for row in rows
+                ]
+            self._many(sql, [row for row, fresh in zip(rows, is_new, strict=True) if fresh])
+        with _explained():
+            self._run("RELEASE new_rows")
+        return is_new
+
+    def add(
+        self, table: str, keys: Sequence[str], sums: Sequence[str], rows: Sequence[Row]
+    ) -> None:
+        self._many(_upsert_sql(table, tuple(keys), tuple(sums), True), rows)
+
+    def put(
+        self, table: str, keys: Sequence[str], columns: Sequence[str], rows: Sequence[Row]
+    ) -> None:
+        self._many(_upsert_sql(table, tuple(keys), tuple(columns), False), rows)
+
+    def update(
+        self, table: str, keys: Sequence[str], columns: Sequence[str], rows: Sequence[Row]
+    ) -> None:
+        which = " AND ".join(f"{name} = ?{k}" for k, name in enumerate(keys, 1))
+        set_to = ", ".join(f"{name} = ?{k}" for k, name in enumerate(columns, len(keys) + 1))
+        self._many(f"UPDATE {table} SET {set_to} WHERE {which}", rows)
+
+    def find(
+        self,
+        table: str,
+        columns: Sequence[str],
+        column: str,
+        values: Sequence[str],
+        *,
+        lock: bool = False,
+        where: str = "",
+    ) -> list[Row]:
+        further = f" AND {where}" if where else ""
+        return self.rows(
+            f"SELECT {', '.join(columns)} FROM {table} "
+            f"WHERE {column} IN (SELECT value FROM json_each($1)){further}",
+            json.dumps(list(values)),
+        )
+
+    def lock_schema(self) -> None:
+        """Nothing to do: a transaction that writes is alone."""
+
+    def has_table(self, table: str) -> bool:
+        return bool(
+            self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1", table)
+        )
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._raw.close()
+
+
+class SQLiteDatabase(Database):
+    """A file that one process writes.
+
+    Parameters
+    ----------
+    path
+        The file; made if it is not there.
+    room
+        Length of the write-ahead log in bytes that is reserved, so that commits are fast; 0: none.
+    read_only
+        Whether to look only, which is possible while another process writes.
+    """
+
+    def __init__(self, path: Any, *, room: int = ROOM, read_only: bool = False) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise LedgerError(
+                f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or later is needed"
+            )
+        self.path = validate.path("database", path)
+        self.room = room
+        self.read_only = read_only
+        self._lock: Any = None
+        self._open: list[SQLiteConnection] = []
+        self._mutex = threading.Lock()
+        if read_only:
+            self._check_version()
+            return
+        if not self.path.parent.is_dir():
+            raise LedgerError(f"there is no folder {self.path.parent} to keep the database in")
+        lock = filelock.FileLock(f"{self.path}.lock", blocking=False)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            raise LedgerError(
+                f"{self.path} is in use by another process: SQLite serves one process; "
+                "use PostgreSQL for several"
+            ) from None
+        except OSError as error:
+            raise LedgerError(f"{self.path} cannot be used: {error}") from error
+        self._lock = lock
+        try:
+            connection = self.connect()
+            upgrade(connection)
+            self._give_back(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_version(self) -> None:
+        if not self.path.is_file():
+            raise LedgerError(f"there is no database {self.path}")
+        connection = self.reader()
+        if not connection.has_table("zib_schema"):
+            self.close()
+            raise LedgerError(f"{self.path} is not a database of a ledger")
+        version = int(connection.rows("SELECT MAX(version) FROM zib_schema")[0][0])
+        self._give_back(connection)
+        latest = migrations()[-1][0]
+        refuse_newer(version, latest)
+        if version < latest:
+            raise LedgerError(
+                f"the database has schema version {version}, older than {latest}: "
+                "open it once as a ledger, which upgrades it"
+            )
+
+    def connect(self) -> SQLiteConnection:
+        return self._kept(SQLiteConnection(self.path, room=self.room))
+
+    def reader(self) -> SQLiteConnection:
+        return self._kept(SQLiteReader(self.path, read_only=True))
+
+    def _kept(self, connection: SQLiteConnection) -> SQLiteConnection:
+        with self._mutex:
+            self._open.append(connection)
+        return connection
+
+    def _give_back(self, connection: SQLiteConnection) -> None:
+        with self._mutex:
+            self._open.remove(connection)
+        connection.close()
+
+    def try_lead(self, bandit: int) -> bool:
+        return not self.read_only
+
+    def close(self) -> None:
+        with self._mutex:
+            for connection in self._open:
+                connection.close()
+            self._open.clear()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+class SQLiteReader(SQLiteConnection):
+    """A connection that only reads; its transactions see one moment and keep nobody waiting."""
+
+    def begin(self) -> None:
+        with _explained():
+            self._run("BEGIN")
