@@ -153,6 +153,11 @@ class Work:
         self.reported = reported
         self.answers: list[Any] = []
 
+    @property
+    def refusal(self) -> BaseException | None:
+        """The first of the answers that is an error."""
+        return next((a for a in self.answers if isinstance(a, BaseException)), None)
+
 
 class _Changes:
     """Sums that a batch adds to the statistics of one bandit."""
@@ -334,15 +339,16 @@ def _answer(book: Book, ask: Asked, row: Row | None, refused: LedgerError | None
 
 def decision_of(book: Book, row: Row) -> Decision:
     """Return a decision from its row in the database, as far as that never changes."""
+    at = row[9]
     return Decision(
-        id=row[0],
-        arm=book.labels[row[5]],
-        probability=row[7],
-        version=row[8],
-        at=row[9] / SECOND,
-        closes_at=(row[9] + book.rules.window) / SECOND,
-        kind=KINDS[row[10]],
-        wanted=book.labels[row[6]],
+        row[0],
+        book.labels[row[5]],
+        row[7],
+        row[8],
+        at / SECOND,
+        (at + book.rules.window) / SECOND,
+        KINDS[row[10]],
+        book.labels[row[6]],
     )
 
 

@@ -51,41 +51,57 @@ class Ledger:
     name
         Of the bandit; a database may hold several.
     arms
-        Labels of the arms. Needed to make a bandit; one that is in the database has its own.
+        Labels of the arms; needed to make a bandit. One that is in the database keeps what it was
+        made with: nothing else may be given, and nothing needs to.
     policy
-        A multi-armed policy whose statistics are sums over rewards; by default
-        `zib.mab.ZIAdaptive`.
+        A multi-armed policy whose statistics are sums over rewards, by default
+        `zib.mab.ZIAdaptive`; or a contextual one.
     window
-        How long after a decision events are expected: seconds, or text such as ``"7d"``.
+        How long after a decision events are expected: seconds, or text such as ``"7d"``. Needed to
+        make a bandit.
     grace
-        For how much longer events are still taken into account.
+        For how much longer events still count, 0 by default.
     aggregate
-        What several events of a decision are worth: their "sum", the "first", the "last", or the
-        largest ("max"). Order is by the time at which they happened.
+        What several events of a decision are worth: their "sum" (the default), the "first", the
+        "last", or the largest ("max"). Order is by the time at which they happened.
     inflated
-        The reward that means "nothing happened".
+        The reward that means "nothing happened", 0 by default.
+    least_share
+        Least probability of every arm that may be served, 0.001 by default.
+    largest_share
+        Largest probability of an arm without evidence, 0.2 by default (or an even share).
+    evidence
+        How many decisions of an arm must have been settled, by a reward or by time, until it may
+        have more; 100 by default.
+    draws
+        How many decisions are simulated to know the shares of a policy; 1,000 by default.
+    holdout
+        Share of units (or of decisions without one) whose arm is drawn evenly, 0 by default: the
+        yardstick of what the policy gains.
     shadow
         Label of the arm that is served whatever the policy wants, which is logged; None: the
         policy decides.
     delay
         What the delay is thought to be before any was seen, a
-        `zib.stats.delay.DelayDistribution` in seconds, worth `prior_events` events.
+        `zib.stats.delay.DelayDistribution` in seconds.
+    prior_events
+        How many observed events `delay` is worth, 1 by default.
+    refresh
+        Least seconds between two versions of the model, 0.5 by default.
+    park
+        How long an event of an unknown decision waits until it counts as a dead letter, an hour by
+        default; it is applied even later, should the decision come.
     features, encoder
         Make it contextual: how many numbers a context has, or a `zib.Encoder` that makes them.
+    learn
+        When a contextual bandit learns that nothing happened: after a "delay" drawn from that of
+        the events (the default), at the "close" of the window with all the rest, or there while
+        events are learned at once ("event", which overstates the chance of a reward).
     clock
         Returns the time in seconds since 1970.
     background
         Whether threads write and learn. Without, calls commit one by one, and `refresh` has to be
         called to learn.
-    least_share, largest_share, evidence, draws
-        Limits on the shares of arms; see `zib.Bandit`.
-    holdout
-        Share of units (or of decisions without one) whose arm is drawn evenly: the yardstick of
-        what the policy gains.
-    prior_events, refresh, park, learn
-        How many events `delay` is worth; least seconds between model versions; how long an event of
-        an unknown decision waits before it counts as a dead letter; and when a contextual bandit
-        learns a zero.
 
     Examples
     --------
@@ -113,14 +129,42 @@ class Ledger:
         *,
         arms: Iterable[Hashable] | None = None,
         policy: Any = None,
+        window: Any = None,
+        grace: Any = None,
+        aggregate: str | None = None,
+        inflated: float | None = None,
+        least_share: float | None = None,
+        largest_share: float | None = None,
+        evidence: int | None = None,
+        draws: int | None = None,
+        holdout: float | None = None,
+        shadow: Hashable = None,
         delay: DelayDistribution | None = None,
+        prior_events: float | None = None,
+        refresh: Any = None,
+        park: Any = None,
         features: int | None = None,
         encoder: Any = None,
-        shadow: Hashable = None,
+        learn: str | None = None,
         clock: Callable[[], float] = time.time,
         background: bool = True,
-        **settings: Any,
     ) -> None:
+        settings = {
+            "window": window,
+            "grace": grace,
+            "aggregate": aggregate,
+            "inflated": inflated,
+            "least_share": least_share,
+            "largest_share": largest_share,
+            "evidence": evidence,
+            "draws": draws,
+            "holdout": holdout,
+            "prior_events": prior_events,
+            "refresh": refresh,
+            "park": park,
+            "learn": learn,
+        }
+        settings = {parameter: value for parameter, value in settings.items() if value is not None}
         self._clock = validate.function("clock", clock)
         background = validate.flag("background", background)
         name = text("name", name)
@@ -275,7 +319,7 @@ class Ledger:
         All of them or, after an error, none.
         """
         asked = self._asked_many(keys, units, arms, contexts, at)
-        return _all(self._running.do(Work(self._book, asked=asked)))
+        return self._running.do(Work(self._book, asked=asked))
 
     def submit_decide(
         self,
@@ -424,7 +468,7 @@ class Ledger:
     def cancel_many(self, decision_ids: Iterable[str]) -> list[Receipt]:
         """Cancel several decisions in one transaction."""
         reports = [self._cancelled(id) for id in _list("decision_ids", decision_ids)]
-        return _all(self._running.do(Work(self._book, reported=reports)))
+        return self._running.do(Work(self._book, reported=reports))
 
     def submit_event(
         self, event_id: str, decision_id: str, value: float, *, at: Any = None, received: Any = None
@@ -447,7 +491,7 @@ class Ledger:
                 )
             at = row[3] if len(row) == 4 else None
             reports.append(self._reported(kind, name, row[0], row[1], row[2], at, None))
-        return _all(self._running.do(Work(self._book, reported=reports)))
+        return self._running.do(Work(self._book, reported=reports))
 
     def _reported(
         self, kind: int, name: str, id: Any, decision: Any, value: Any, at: Any, received: Any
@@ -570,12 +614,6 @@ def _given(
     policy: Any, delay: Any, features: Any, encoder: Any, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what the caller has said, checked."""
-    unknown = sorted(set(settings) - set(Settings.declared))
-    if unknown:
-        raise InvalidTypeError(
-            f"`{unknown[0]}` is no parameter of Ledger; its settings are "
-            f"{', '.join(Settings.declared)}"
-        )
     checked = Settings(**{"window": 1.0, **settings}).parameters()
     if not (delay is None or isinstance(delay, DelayDistribution)):
         raise InvalidTypeError(
@@ -663,13 +701,6 @@ def _one(answers: Sequence[Any]) -> Any:
     if isinstance(answer, BaseException):
         raise answer
     return answer
-
-
-def _all(answers: list[Any]) -> list[Any]:
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return answers
 
 
 def _chained(future: Future[list[Any]]) -> Future[Any]:

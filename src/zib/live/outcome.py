@@ -32,18 +32,15 @@ class Rules(NamedTuple):
     aggregate: str
     inflated: float
     edges: tuple[float, ...]  # of the bins of delays, microseconds
+    width: int  # of a bucket of decision times, microseconds
 
     @classmethod
     def of(cls, window: float, grace: float, aggregate: str, inflated: float) -> Rules:
         """Return the rules for a window and a grace period in seconds."""
         horizon = round((window + grace) * SECOND)
         edges = tuple((delay_bins(float(horizon))).tolist())
-        return cls(round(window * SECOND), horizon, aggregate, inflated, edges)
-
-    @property
-    def width(self) -> int:
-        """Length of a bucket of decision times."""
-        return max(1, -(-self.horizon // BUCKETS))
+        width = max(1, -(-horizon // BUCKETS))
+        return cls(round(window * SECOND), horizon, aggregate, inflated, edges, width)
 
     def bucket(self, at: int) -> int:
         """Return the bucket of a time of decision."""

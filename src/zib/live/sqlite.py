@@ -148,25 +148,14 @@ class SQLiteConnection(Connection):
     def insert_new(
         self, table: str, columns: Sequence[str], rows: Sequence[Row], key: Sequence[str]
     ) -> list[bool]:
-        sql = _insert_sql(table, tuple(columns))
         with _explained():
-            self._run("SAVEPOINT new_rows")
-        if self._many(sql, rows) == len(rows):
-            is_new = [True] * len(rows)
-        else:  # seldom: which were there already is found out before they are inserted
-            with _explained():
-                self._run("ROLLBACK TO new_rows")
-            at = [columns.index(name) for name in key]
-            condition = " AND ".join(f"{name} = ?" for name in key)
-            sought = f"SELECT 1 FROM {table} WHERE {condition}"
-            with _explained():
-                is_new = [
-                    self._run(sought, *(row[k] for k in at)).fetchone() is None for row in rows
-                ]
-            self._many(sql, [row for row, fresh in zip(rows, is_new, strict=True) if fresh])
-        with _explained():
-            self._run("RELEASE new_rows")
-        return is_new
+            (last,) = self._run(f"SELECT MAX(rowid) FROM {table}").fetchone()
+        if self._many(_insert_sql(table, tuple(columns)), rows) == len(rows):
+            return [True] * len(rows)
+        # Some were there already. New rows have larger numbers than all before, as none is deleted.
+        added = set(self.rows(f"SELECT {', '.join(key)} FROM {table} WHERE rowid > $1", last or 0))
+        at = [columns.index(name) for name in key]
+        return [tuple(row[k] for k in at) in added for row in rows]
 
     def add(
         self, table: str, keys: Sequence[str], sums: Sequence[str], rows: Sequence[Row]

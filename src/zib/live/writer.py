@@ -55,6 +55,22 @@ class _Job:
         return 1 if self.work is None else len(self.work.asked) + len(self.work.reported)
 
 
+class _Spoilt(Exception):
+    """Some calls of a batch are refused: they must leave nothing behind."""
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        super().__init__("refused")
+        self.works = works
+
+
+def _run_whole(connection: Connection, works: Sequence[Work]) -> None:
+    """Run requests; raise if a call with several of them is refused in part."""
+    engine.run(connection, works)
+    spoilt = [work for work in works if len(work.answers) > 1 and work.refusal is not None]
+    if spoilt:
+        raise _Spoilt(spoilt)
+
+
 class Writer:
     """Runs requests in transactions, each commit for everybody who waits.
 
@@ -163,8 +179,16 @@ class Writer:
         """Run a batch in one transaction, again if the database was away, and answer."""
         try:
             results = self._tried(batch)
-            for job, result in zip(batch, results, strict=True):
-                job.result = result
+        except _Spoilt as spoilt:  # calls of which a part is refused are refused as a whole
+            for job in batch:
+                if job.work in spoilt.works:
+                    assert job.work is not None
+                    job.error = job.work.refusal
+                    job.done()
+            rest = [job for job in batch if job.work not in spoilt.works]
+            if rest:
+                self._run(rest)
+            return
         except BaseException as error:
             if len(batch) > 1 and not isinstance(error, LedgerError):
                 for job in batch:  # one request must not spoil the others
@@ -172,6 +196,9 @@ class Writer:
                 return
             for job in batch:
                 job.error = error
+        else:
+            for job, result in zip(batch, results, strict=True):
+                job.result = result
         for job in batch:
             job.done()
 
@@ -205,7 +232,7 @@ class Writer:
             if call is not None:
                 return [in_transaction(self._connection, call)]
             works = [job.work for job in batch if job.work is not None]
-            in_transaction(self._connection, lambda c: engine.run(c, works))
+            in_transaction(self._connection, lambda c: _run_whole(c, works))
         except Transient:
             if self._connection is not None:
                 self._connection.close()
