@@ -199,6 +199,7 @@ class Writer:
         else:
             for job, result in zip(batch, results, strict=True):
                 job.result = result
+                job.error = None if job.work is None else job.work.refusal
         for job in batch:
             job.done()
 
