@@ -48,7 +48,14 @@ def pupil_of(spec, d=3, q=2):
     return Pupil(spec, d, q, compiled=isinstance(spec, COMPILED))
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=repr)
+# The loop of a simulation takes 20 s to compile for LaplaceTS; the conformance suite does so, too.
+RUN = [
+    pytest.param(spec, marks=pytest.mark.slow if isinstance(spec, LaplaceTS) else ())
+    for spec in SPECS
+]
+
+
+@pytest.mark.parametrize("spec", RUN, ids=repr)
 def test_compiled_runs_are_interpreted_runs(spec) -> None:
     environment = maker("log" if spec == SPECS[3] else "probit")
     fast = play(spec, environment, STOPS, 5, 0)

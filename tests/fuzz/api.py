@@ -179,6 +179,11 @@ COLUMNS = [
         "np.ones((3, 3, 3))",
     )
 ] + [_v(text, always=False) for text in ("None", "['2020-01-01'] * 3", "[True] * 3", "[1, 2, 3]")]
+IDS = [
+    *(_v(text) for text in ("5", "object()", "1j", "[]", "{}", "float('nan')", "b'abc'", "''")),
+    *(_v(text) for text in ("'x' * 100_000", "'\\x00'", "10**400", "['a']", "' '", "np.ones(3)")),
+    _v("None", always=False),
+]
 COLUMN_NAMES = [
     _v(text) for text in ("'nowhere'", "5", "object()", "1j", "[]", "{}", "'x' * 100_000", "b'arm'")
 ] + [_v(text, always=False) for text in ("None", "''")]
@@ -219,6 +224,7 @@ VALUES = {
     "known labels": KNOWN_LABELS, "path": PATHS, "text": TEXTS, "column": COLUMNS,
     "column name": COLUMN_NAMES, "new column": NEW_COLUMNS, "date": DATES,
     "column of labels": LABEL_COLUMNS, "anything": [],
+    "id": IDS, "known id": IDS, "ids": _but(OBJECTS, "{'", "'"), "duration": _but(NUMBERS, "'1"),
     "optional": [value for value in OBJECTS if value.name in ("object()", "1j", "'x' * 100_000")],
 }  # fmt: skip
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
+import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +22,7 @@ import pandas as pd
 
 import zib
 import zib.advise
+import zib.live
 import zib.ope
 from tests import contextual_policies, policies
 from tests.env.test_conformance import EXAMPLES
@@ -48,9 +52,27 @@ KINDS = {
     "folder": "path",
     "source": "anything",
     "text": "text",
+    "key": "id",
+    "unit": "id",
+    "event_id": "id",
+    "revision_id": "id",
+    "decision_id": "known id",
+    "decision_ids": "ids",
+    "keys": "ids",
+    "units": "ids",
+    "events": "ids",
+    "revisions": "ids",
 }
 # Arguments with a meaning of their own in one call.
 KINDS_IN = {
+    ("Ledger", "name"): "id",
+    ("Ledger", "window"): "duration",
+    ("Ledger", "grace"): "duration",
+    ("Ledger", "refresh"): "duration",
+    ("Ledger", "park"): "duration",
+    ("Ledger", "clock"): "function",
+    ("decide", "arms"): "optional",
+    ("set_shadow", "arm"): "label",
     ("always", "arm"): "anything",
     ("add_arm", "arm"): "new label",
     ("from_arrays", "arm"): "column of labels",
@@ -576,6 +598,65 @@ def runs() -> Iterator[Call]:
     yield Call("advise.advise", zib.advise.advise, advice)
 
 
+def ledgers() -> Iterator[Call]:
+    """The ledger of decisions; what it refuses leaves no trace in its database."""
+    folder = Path(tempfile.mkdtemp())
+    fresh = itertools.count()
+
+    def made(**given: Any) -> None:
+        zib.live.Ledger(folder / f"new{next(fresh)}.db", background=False, **given).close()
+
+    settings = {
+        "name": "shop", "arms": ["a", "b"], "policy": mab.EpsilonGreedy(), "window": 60.0,
+        "grace": 10.0, "aggregate": "sum", "inflated": 0.0, "least_share": 0.1,
+        "largest_share": 0.5, "evidence": 10, "draws": 50, "holdout": 0.1, "delay": None,
+        "prior_events": 2.0, "refresh": 1.0, "park": 5.0, "features": None, "learn": "close",
+        "clock": time.time,
+    }  # fmt: skip
+    yield Call("live.Ledger", made, settings)
+    path = folder / "kept.db"
+    ledger = zib.live.Ledger(path, arms=["a", "b"], window=60.0, background=False)
+    decided = ledger.decide("known", at=1000.0)
+    ledger.event("paid", decided.id, 2.0, at=1001.0, received=1001.0)
+    reading = sqlite3.connect(path)
+
+    def content() -> list[str]:
+        # conflicts are counted, and nothing else changes
+        return [line for line in reading.iterdump() if 'INTO "counter"' not in line]
+
+    def method(name: str, arguments: dict[str, Any]) -> Call:
+        before: list[list[str]] = [[]]
+
+        def function(**given: Any) -> Any:
+            before[0] = content()
+            return getattr(ledger, name)(**given)
+
+        return Call(f"Ledger.{name}", function, arguments, lambda: content() == before[0])
+
+    event = {"decision_id": decided.id, "value": 2.0, "at": 1001.0}
+    for name, arguments in {
+        "decide": {"key": "known", "unit": None, "arms": None, "context": None, "at": 1000.0},
+        "decide_many": {"keys": ["x", "y"], "contexts": None, "at": 1000.0},
+        "submit_decide": {"key": "known", "at": 1000.0},
+        "decision_id": {"key": "known"},
+        "decision": {"decision_id": decided.id},
+        "event": {"event_id": "paid", **event, "received": 1001.0},
+        "submit_event": {"event_id": "paid", **event, "received": 1001.0},
+        "event_many": {"events": [("paid", decided.id, 2.0)]},
+        "revise": {"revision_id": "refund", **event},
+        "revise_many": {"revisions": [("refund", decided.id, 2.0, 1001.0)]},
+        "cancel": {"decision_id": decided.id},
+        "cancel_many": {"decision_ids": [decided.id]},
+        "pause_arm": {"arm": "a"},
+        "resume_arm": {"arm": "a"},
+        "retire_arm": {"arm": "b"},
+        "set_shadow": {"arm": "a"},
+    }.items():
+        yield method(name, arguments)
+    yield method("decide_many", {"keys": ["p", "q"], "units": ["u", "v"]})
+    yield method("add_arm", {"arm": "c"})
+
+
 def all_calls() -> list[Call]:
     """Everything."""
-    return [*constructors(), *formulas(), *online(), *runs()]
+    return [*constructors(), *formulas(), *online(), *runs(), *ledgers()]

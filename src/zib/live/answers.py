@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from zib.core.validate import InvalidParameterError
+
 
 class LedgerError(RuntimeError):
     """The ledger could not do it; nothing has changed."""
 
 
-class ConflictError(LedgerError):
+class ConflictError(LedgerError, InvalidParameterError):
     """An id came again with other content."""
 
 

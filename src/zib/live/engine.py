@@ -18,6 +18,7 @@ from zib.live.database import Connection, Row
 from zib.live.outcome import (
     CANCEL,
     EVENT,
+    ID_NAMES,
     NO_BIN,
     SECOND,
     WAITING,
@@ -480,8 +481,8 @@ def _receipt(
     ):
         changes.counters["conflicts"] += 1
         return ConflictError(
-            f"the id {validate.shown(entry.id)} has been reported with another decision, value or "
-            "time; a change needs `revise` with an id of its own"
+            f"`{ID_NAMES[report.entry.kind]}` {validate.shown(entry.id)} has been reported with "
+            "another decision, value or time; a change needs `revise` with an id of its own"
         )
     found = decisions.get(kept.decision)
     if found is None:

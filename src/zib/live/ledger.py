@@ -341,7 +341,7 @@ class Ledger:
     def cancel_many(self, decision_ids: Iterable[str]) -> list[Receipt]:
         """Cancel several decisions in one transaction."""
         ids = as_list("decision_ids", decision_ids)
-        return self._enter_many([self._requests.cancelled(id) for id in ids])
+        return self._enter_many([self._requests.cancelled(id, "decision_ids") for id in ids])
 
     def submit_event(
         self, event_id: str, decision_id: str, value: float, *, at: Any = None, received: Any = None

@@ -14,12 +14,11 @@ from zib.core import validate
 from zib.core.state import LARGEST_REWARD, SMALLEST_REWARD
 from zib.core.validate import InvalidParameterError
 from zib.live.engine import Asked, Book, Reported
-from zib.live.outcome import CANCEL, EVENT, REVISION, Entry
+from zib.live.outcome import CANCEL, ID_NAMES, Entry
 from zib.live.settings import MOST_CONTEXT, microseconds, text
 
 MOST_AT_ONCE = 1_000_000  # requests in one call
 MOST_ARMS = 10_000
-ID_NAMES = {EVENT: "event_id", REVISION: "revision_id"}
 CANCELLING = "cancel:"  # how the ids of cancellations begin
 
 
@@ -52,19 +51,27 @@ class Requests:
         for name, each in (("units", owners), ("contexts", told)):
             if len(each) != len(names):
                 raise InvalidParameterError(
-                    f"`{name}` must have one entry per key, {len(names)}; got {len(each)}"
+                    f"`{name}` must have one entry per entry of `keys`, {len(names)}; "
+                    f"got {len(each)}"
                 )
         when, eligible = self._time("at", at), self._eligible(arms)
         return [
-            self._asked(key, unit, eligible, context, when)
+            self._asked(key, unit, eligible, context, when, "keys", "units")
             for key, unit, context in zip(names, owners, told, strict=True)
         ]
 
     def _asked(
-        self, key: Any, unit: Any, eligible: tuple[int, ...] | None, context: Any, at: int
+        self,
+        key: Any,
+        unit: Any,
+        eligible: tuple[int, ...] | None,
+        context: Any,
+        at: int,
+        key_name: str = "key",
+        unit_name: str = "unit",
     ) -> Asked:
-        key = text("key", key)
-        unit = None if unit is None else text("unit", unit)
+        key = text(key_name, key)
+        unit = None if unit is None else text(unit_name, unit)
         told = self._context(context)
         request = ""
         if unit is not None or eligible is not None or told is not None:
@@ -140,9 +147,9 @@ class Requests:
             found.append(self.reported(kind, id, decision, value, at))
         return found
 
-    def cancelled(self, decision: Any) -> Reported:
-        """Return a cancellation."""
-        now, decision = self._now(), text("decision_id", decision)
+    def cancelled(self, decision: Any, name: str = "decision_id") -> Reported:
+        """Return a cancellation; `name` is that of the parameter."""
+        now, decision = self._now(), text(name, decision)
         return Reported(decision, Entry(f"{CANCELLING}{decision}", CANCEL, None, now, now), False)
 
     def _value(self, value: Any) -> float:
