@@ -640,6 +640,7 @@ def ledgers() -> Iterator[Call]:
         "submit_decide": {"key": "known", "at": 1000.0},
         "decision_id": {"key": "known"},
         "decision": {"decision_id": decided.id},
+        "parked": {"most": 10},
         "event": {"event_id": "paid", **event, "received": 1001.0},
         "submit_event": {"event_id": "paid", **event, "received": 1001.0},
         "event_many": {"events": [("paid", decided.id, 2.0)]},

@@ -73,3 +73,26 @@ class Receipt(NamedTuple):
     decision_id: str
     value: float | None
     counted: bool
+
+
+class Parked(NamedTuple):
+    """An event, a revision or a cancellation whose decision is not known.
+
+    Attributes
+    ----------
+    id, decision_id, kind, value
+        As it was reported; `kind` is "event", "revision" or "cancellation".
+    at, received
+        When it happened and when it became known, in seconds since 1970.
+    dead
+        Whether it has waited for longer than `park`: most likely its id is wrong. It is applied
+        all the same if the decision ever comes.
+    """
+
+    id: str
+    decision_id: str
+    kind: str
+    value: float | None
+    at: float
+    received: float
+    dead: bool

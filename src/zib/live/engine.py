@@ -13,10 +13,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from zib.core import validate
-from zib.live.answers import ConflictError, Decision, LedgerError, Receipt
+from zib.live.answers import ConflictError, Decision, LedgerError, Parked, Receipt
 from zib.live.database import Connection, Row
 from zib.live.outcome import (
     CANCEL,
+    ENTRY_KINDS,
     EVENT,
     ID_NAMES,
     NO_BIN,
@@ -75,7 +76,7 @@ class Book:
         self.position: dict[Hashable, int] = {}
         self.active: tuple[int, ...] = ()
         self.model: Draws | None = None
-        self.default: int | None = None  # the arm served in shadow mode; None: not in that mode
+        self.shadow: int | None = None  # the arm served whatever the policy wants; None: off
         self.parked = 0  # events of unknown decisions; exact where one process writes
         self.changed = True  # since the last model version
         self.sums: ArmSums | None = None  # of this worker; None: to be read
@@ -93,11 +94,12 @@ class Book:
             self.read_arms(c)
 
     def read_arms(self, c: Connection) -> None:
-        """Take over the arms as they are in the database."""
+        """Take over the arms as they are in the database, and the one of shadow mode."""
         rows = c.rows(
             "SELECT label, status FROM arm WHERE bandit = $1 ORDER BY number", self.number
         )
         self.know_arms([label_of(row[0]) for row in rows], [row[1] for row in rows])
+        ((self.shadow,),) = c.rows("SELECT shadow FROM bandit WHERE id = $1", self.number)
 
     def decision_id(self, key: str) -> str:
         """Return the id of the decision with a key."""
@@ -317,8 +319,8 @@ def _drawn(book: Book, ask: Asked) -> Row:
         kind = HOLDOUT
         u = fraction(f"{book.name}\0even\0{ask.key}")
         drawn = Drawn(eligible[int(u * len(eligible))], 1.0 / len(eligible))
-    elif book.default is not None:
-        kind, drawn = SHADOW, Drawn(book.default, 1.0)
+    elif book.shadow is not None:
+        kind, drawn = SHADOW, Drawn(book.shadow, 1.0)
     return (
         ask.id, book.number, ask.key, ask.request, ask.unit, drawn.arm, wanted,
         drawn.probability, book.model.version, ask.at, kind,
@@ -361,6 +363,28 @@ def find_decision(c: Connection, book: Book, id: str) -> tuple[Decision, Outcome
     book.need_arms(c, max(found[0][5:7]))
     entries, value, known, cancelled = found[0][-4:]
     return decision_of(book, found[0]), Outcome(entries, value, known, bool(cancelled))
+
+
+def find_parked(c: Connection, book: Book, dead_before: int, most: int) -> list[Parked]:
+    """Return events whose decision is not known, the oldest first."""
+    rows = c.rows(
+        "SELECT id, decision, kind, value, at, received FROM event "
+        "WHERE bandit = $1 AND parked = 1 ORDER BY received, id LIMIT $2",
+        book.number,
+        most,
+    )
+    return [
+        Parked(
+            id,
+            decision,
+            ENTRY_KINDS[kind],
+            value,
+            at / SECOND,
+            received / SECOND,
+            received < dead_before,
+        )  # fmt: skip
+        for id, decision, kind, value, at, received in rows
+    ]
 
 
 # -------------------------------------------------------------------------- events and revisions

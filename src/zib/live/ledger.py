@@ -10,7 +10,7 @@ from typing import Any, Self
 from zib.core import validate
 from zib.core.validate import InvalidParameterError
 from zib.live import engine
-from zib.live.answers import Decision, LedgerError, Receipt
+from zib.live.answers import Decision, LedgerError, Parked, Receipt
 from zib.live.database import Connection, Database, open_database
 from zib.live.engine import ACTIVE, PAUSED, RETIRED, Book, Reported, Work
 from zib.live.even import EvenModel
@@ -278,6 +278,15 @@ class Ledger:
             raise LedgerError(f"there is no decision {id!r} of the bandit {self.name!r}")
         return found  # type: ignore[no-any-return]
 
+    def parked(self, most: int = 1_000) -> list[Parked]:
+        """Return events whose decision is not known, the oldest first; see `Parked.dead`."""
+        most = validate.integer("most", most, low=1, high=1_000_000)
+        dead_before = self._now() - round(self.settings.park * SECOND)
+        found: list[Parked] = self._running.call(
+            lambda c: engine.find_parked(c, self._book, dead_before, most)
+        )
+        return found
+
     # -------------------------------------------------------------------------- what has happened
 
     def event(
@@ -420,7 +429,17 @@ class Ledger:
 
     def set_shadow(self, arm: Hashable | None) -> None:
         """Serve one arm whatever the policy wants, or None: what the policy wants."""
-        self._book.default = None if arm is None else self._requests.number("arm", arm)
+        number = None if arm is None else self._requests.number("arm", arm)
+
+        def work(c: Connection) -> None:
+            c.lock_schema()
+            self._book.read_arms(c)
+            if number == self._book.shadow:
+                return
+            c.run("UPDATE bandit SET shadow = $1 WHERE id = $2", number, self._book.number)
+            self._note(c, "shadow", "off" if arm is None else label_text(arm))
+
+        self._change_arms(work)
 
     def _note(self, c: Connection, action: str, detail: str) -> None:
         """Write down what was changed by hand."""

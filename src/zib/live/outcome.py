@@ -16,6 +16,7 @@ import numpy as np
 from zib.stats.delay import delay_bins
 
 EVENT, REVISION, CANCEL = 0, 1, 2
+ENTRY_KINDS = ("event", "revision", "cancellation")
 ID_NAMES = ("event_id", "revision_id", "decision_id")  # of their kinds, as callers say
 AGGREGATES = ("sum", "first", "last", "max")
 BUCKETS = 2_000  # of decision time within the horizon

@@ -238,8 +238,8 @@ class SQLiteDatabase(Database):
             lock.acquire()
         except filelock.Timeout:
             raise LedgerError(
-                f"{self.path} is in use by another process: SQLite serves one process; "
-                "use PostgreSQL for several"
+                f"{self.path} is in use already: an SQLite file serves one process, which opens it "
+                "once; use PostgreSQL for several"
             ) from None
         except OSError as error:
             raise LedgerError(f"{self.path} cannot be used: {error}") from error

@@ -6,7 +6,8 @@ CREATE TABLE bandit (
     id BIGINT PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     settings TEXT NOT NULL,
-    created_at BIGINT NOT NULL
+    created_at BIGINT NOT NULL,
+    shadow BIGINT -- number of the arm that is served whatever the policy wants
 );
 
 CREATE TABLE arm (
