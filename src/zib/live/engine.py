@@ -382,7 +382,7 @@ def find_parked(c: Connection, book: Book, dead_before: int, most: int) -> list[
             at / SECOND,
             received / SECOND,
             received < dead_before,
-        )  # fmt: skip
+        )
         for id, decision, kind, value, at, received in rows
     ]
 
