@@ -218,7 +218,7 @@ VALUES = {
     "store": _but(FLAGS, "'"), "table": _but(OBJECTS, "'"),
     "word or function": _but(WORDS, "lambda", "type"),
     "not functions": _but(OBJECTS, "lambda", "type"), "not strings": _but(OBJECTS, "'"),
-    "not a mapping": _but(OBJECTS, "{'"),
+    "numbers by label": _but(NUMBERS, "{'"), "not a mapping": _but(OBJECTS, "{'"),
     "number": NUMBERS, "array": NUMBERS, "word": WORDS, "flag": FLAGS, "object": OBJECTS,
     "seed": SEEDS, "label": LABEL, "new label": NEW_LABEL, "labels": LABELS,
     "known labels": KNOWN_LABELS, "path": PATHS, "text": TEXTS, "column": COLUMNS,

@@ -32,6 +32,7 @@ from zib.env import registry
 from zib.logs import LoggedData, open_log
 from zib.sim import Plan, Store
 from zib.stats import delay
+from zib.stats.pending import PendingDecisions
 
 
 class Call(NamedTuple):
@@ -89,6 +90,8 @@ KINDS_IN = {
     ("disjoint", "arms"): "array",
     ("hybrid", "arms"): "array",
     ("update_many", "arms"): "known labels",
+    ("set_pending", "zeros"): "numbers by label",
+    ("set_pending", "amounts"): "numbers by label",
     ("revise_many", "arms"): "known labels",
     ("LoanPricing", "source"): "text",
     ("register_id", "factory"): "function",
@@ -357,6 +360,7 @@ def online() -> Iterator[Call]:
         "means": {"level": 0.9, "anytime": True},
         "propensities": {"draws": 20, "arms": ["b", "a"]},
         "save": {"path": str(file)},
+        "set_pending": {"zeros": [0.5, 3.0], "amounts": [1.5, 1.0]},
     }.items():
         yield _method("Bandit", bandit, name, arguments)
     told = zib.Bandit(mab.OutcomesKLUCB(categories=2), arms=["a", "b"], seed=1)
@@ -371,16 +375,22 @@ def online() -> Iterator[Call]:
     yield from _contextual()
 
 
-def _method(kind: str, owner: Any, name: str, arguments: dict[str, Any]) -> Call:
+def _method(
+    kind: str,
+    owner: Any,
+    name: str,
+    arguments: dict[str, Any],
+    text: Callable[[Any], str] = lambda bandit: bandit.dumps(),
+) -> Call:
     """Call a method of a copy, made anew for every call so that no call sees another one."""
-    current = [copy.copy(owner)]
+    current = [copy.deepcopy(owner)]
 
     def function(**given: Any) -> Any:
-        current[0] = copy.copy(owner)
+        current[0] = copy.deepcopy(owner)
         return getattr(current[0], name)(**given)
 
-    before = owner.dumps()
-    return Call(f"{kind}.{name}", function, arguments, lambda: current[0].dumps() == before)
+    before = text(owner)
+    return Call(f"{kind}.{name}", function, arguments, lambda: text(current[0]) == before)
 
 
 def _contextual() -> Iterator[Call]:
@@ -533,6 +543,8 @@ def runs() -> Iterator[Call]:
     yield Call("delay.DelayDistribution", delay.DelayDistribution, law)
     assumed = delay.DelayDistribution(**law)
     yield Call("delay.DelayDistribution.quantile", assumed.quantile, {"share": 0.5})
+    between = {"low": [0.5, 1.0], "high": [0.5, 3.0]}
+    yield Call("delay.DelayDistribution.average", assumed.average, between)
     yield Call("delay.DelayCounts", delay.DelayCounts, {"edges": edges})
     counts = delay.DelayCounts(edges)
     yield Call("delay.DelayCounts.add", counts.add, {"delay": [0.5], "age": [3.0]})
@@ -547,6 +559,7 @@ def runs() -> Iterator[Call]:
     pending = {"events": 3.0, "zeros": 9.0, "fractions": [0.1, 0.5], "counts": [4.0, 5.0],
                "alpha": 1.0, "beta": 1.0}  # fmt: skip
     yield Call("delay.pending_posterior", delay.pending_posterior, pending)
+    yield from _in_flight(assumed)
     yield Call("LoggedData.subset", log.subset, {"rows": [0, 1, 2]})
     yield Call("LoggedData.with_propensity", log.with_propensity, {"propensity": [0.5] * 300})
     yield Call("datasets.info", zib.datasets.info, {"name": zib.datasets.names()[0]})
@@ -661,3 +674,25 @@ def ledgers() -> Iterator[Call]:
 def all_calls() -> list[Call]:
     """Everything."""
     return [*constructors(), *formulas(), *online(), *runs(), *ledgers()]
+
+
+def _in_flight(law: delay.DelayDistribution) -> Iterator[Call]:
+    kind, made = PendingDecisions, {"horizon": 8.0, "arms": ["a", "b"]}
+    yield Call("PendingDecisions", kind, made)
+    columns = {"waiting": ([0], [5], [10]), "rewarded": ([1], [5], [3], [1], [2.0], [4.0])}
+    yield Call("PendingDecisions.from_counts", kind.from_counts, {**made, **columns})
+    pending = kind(**made)
+    pending.decide("a", 1.0, n=9)
+    pending.reward("a", 1.0, 0.5, 2.0)
+    for name, arguments in {
+        "decide": {"arm": "b", "at": 2.0, "n": 3},
+        "reward": {"arm": "a", "at": 1.0, "delay": 0.5, "amount": 2.0},
+        "cancel": {"arm": "a", "at": 1.0, "n": 1},
+        "add_arm": {"arm": "c"},
+        "merge": {"other": kind(**made)},
+        "bin_of": {"delay": [0.5, 3.0]},
+        "delay_counts": {"now": 3.0},
+        "estimate": {"now": 3.0, "delay": None, "prior": law, "prior_events": 2.0,
+                     "by_arm": "auto", "by_delay": True},
+    }.items():  # fmt: skip
+        yield _method("PendingDecisions", pending, name, arguments, repr)

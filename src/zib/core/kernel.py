@@ -38,6 +38,7 @@ class Policy(NamedTuple):
     additive: bool
     own: type[Part]
     weigh: Kernel | None
+    rescale: Kernel | None
     randomized: bool
     propensities: Callable[[Any, Any], Any] | None
 
@@ -98,6 +99,7 @@ def register(
     indices: Kernel | None = None,
     additive: bool = False,
     weigh: Kernel | None = None,
+    rescale: Kernel | None = None,
     randomized: bool = False,
     propensities: Callable[[Any, Any], Any] | None = None,
     allocates: bool = False,
@@ -138,6 +140,9 @@ def register(
     weigh
         ``weigh(spec, state, arm, reward, weight)`` adds `weight` times the contribution of one
         reward to the arrays of `own` that are declared as sums, so that a reward can be revised.
+    rescale
+        ``rescale(spec, state, arm, factor)`` changes the arrays of `own` that are declared as sums
+        to what they would be if every reward of the arm had been `factor` times as large.
     randomized
         Whether `scores` draws random numbers.
     propensities
@@ -165,6 +170,7 @@ def register(
             additive,
             own,
             weigh,
+            rescale,
             randomized,
             propensities,
         ),
@@ -206,6 +212,18 @@ def weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None
     kernel = lookup(spec).weigh
     if kernel is not None:
         kernel(spec, state, arm, reward, weight)
+
+
+def can_rescale(spec: Any) -> bool:
+    """Whether the rewards of an arm can be multiplied by a number afterwards."""
+    return lookup(spec).rescale is not None or not keeps_sums(spec)
+
+
+def rescale(spec: Any, state: Any, arm: int, factor: float) -> None:
+    """Multiply the rewards of an arm in the further sums of a policy."""
+    kernel = lookup(spec).rescale
+    if kernel is not None:
+        kernel(spec, state, arm, factor)
 
 
 def is_interpreted(spec: Any) -> bool:

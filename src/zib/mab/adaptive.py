@@ -398,6 +398,14 @@ def _weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> Non
         state.own.log_squares[arm] += weight * value * value
 
 
+def _rescale(spec: Any, state: Any, arm: int, factor: float) -> None:
+    """Multiply the rewards of an arm."""
+    own, shift = state.own, math.log(factor)
+    positive = state.nonzero[arm] - own.negative[arm]
+    own.log_squares[arm] += shift * (2.0 * own.log_total[arm] + shift * positive)
+    own.log_total[arm] += shift * positive
+
+
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     observe(state, arm, reward)
     _weigh(spec, state, arm, reward, 1.0)
@@ -481,5 +489,6 @@ register(
     refresh_all=_refresh_all,
     additive=True,
     weigh=_weigh,
+    rescale=_rescale,
     randomized=True,
 )

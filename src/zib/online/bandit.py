@@ -29,7 +29,7 @@ from zib.online.allocation import GuardRails
 from zib.online.base import Propensities, Seed
 from zib.online.categories import checked_categories, checked_category
 from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
-from zib.online.served import ServedArms
+from zib.online.pending import NOTHING, InFlight, PendingArms
 from zib.stats.arm_means import ArmMeans, arm_means
 
 __all__ = ["ArmMeans", "Bandit"]
@@ -40,7 +40,7 @@ MOST_DECISIONS = 10_000_000  # at once
 _NOBODY = object()  # the label of no arm
 
 
-class Bandit(ServedArms):
+class Bandit(PendingArms):
     """A multi-armed bandit policy in use.
 
     Parameters
@@ -64,7 +64,8 @@ class Bandit(ServedArms):
         as it takes, at most 1/K or `largest_share`, whichever is larger.
     evidence
         How many rewards of an arm, zeros included, must have returned (and not be forgotten, by
-        policies that forget) until it may take more than `largest_share`.
+        policies that forget) until it may take more than `largest_share`. The zeros that decisions
+        in flight count for (`set_pending`) are among them.
     draws
         How many decisions of a policy with random scores are simulated to know its shares.
 
@@ -105,6 +106,8 @@ class Bandit(ServedArms):
         "_update_block",
         "_allocations",
         "_allocated_at",
+        "_select_from",
+        "_view",
     )
     _changing = ("_state", "_sums")
     _horizon_hint = ". Use zib.mab.Anytime(spec=...) when the horizon is unknown."
@@ -142,6 +145,7 @@ class Bandit(ServedArms):
         )
         rails.check_room(len(labels))
         super().__init__(spec, seed, inflated, getattr(spec, "horizon", None), rails)
+        self._in_flight = {}
         self._adopt(labels, kernel.init(spec, len(labels)), self._no_sums(len(labels)))
 
     def _no_sums(self, n_arms: int) -> ExactSums:
@@ -151,6 +155,7 @@ class Bandit(ServedArms):
     def _adopt(self, arms: tuple[Hashable, ...], state: Any, sums: ExactSums) -> None:
         self._arms = arms
         self._position = {label: k for k, label in enumerate(arms)}
+        self._in_flight = self._kept_in_flight(self._position)
         self._state = state
         self._sums = sums
         self._prepare()
@@ -171,6 +176,10 @@ class Bandit(ServedArms):
             self._score = undrawn(self._rng, self._score)
             self._update = functools.partial(careful, self._update)
             self._update_block = functools.partial(careful, self._update_block)
+        self._view = None
+        self._select_from = self._select
+        if self._in_flight:
+            self._select = self._select_in_view
         self._forget_shares()
 
     # ------------------------------------------------------------------------------- what it is
@@ -284,7 +293,7 @@ class Bandit(ServedArms):
         given = None if arms is None else tuple(validate.iterable("arms", arms))
         with self._alone():
             rows = self._rows(given)
-            preview = entry.pin(self._spec, self._state, self._same_stream())
+            preview = entry.pin(self._spec, self._deciding().state, self._same_stream())
             scores = self._scores(preview, rows).tolist()
             return dict(zip(self._arms if given is None else given, scores, strict=True))
 
@@ -342,7 +351,9 @@ class Bandit(ServedArms):
                 "`anytime` needs the statistics of all rewards; "
                 f"{type(self._spec).__name__} forgets some"
             )
-        found = arm_means(self._state, level, self._inflated, anytime=anytime)
+        with self._alone():
+            state = self._deciding().state
+        found = arm_means(state, level, self._inflated, anytime=anytime)
         return dict(zip(self._arms, found, strict=True))
 
     # -------------------------------------------------------------------------------- learning
@@ -451,6 +462,8 @@ class Bandit(ServedArms):
         since
             The common state both started from, if it was not empty; it is then counted once. Arms
             of it that this bandit has removed stay removed.
+
+        What is in flight (`set_pending`) adds up as well.
         """
         self._need_sums("merge")
         for name, bandit in {"other": other, **({} if since is None else {"since": since})}.items():
@@ -474,6 +487,8 @@ class Bandit(ServedArms):
             add_states(total, more)
             add_sums(sums, more_sums)
             learned = self._learned + other._learned
+            base_in_flight = {} if since is None else since._in_flight
+            in_flight = self._added(self._in_flight, other._in_flight, base_in_flight)
             if since is not None:
                 # an arm that was removed over there is not counted twice
                 base, base_sums = since._part_of(
@@ -488,7 +503,7 @@ class Bandit(ServedArms):
                 for k in np.flatnonzero(base.nonzero > 0):
                     set_moments(total, sums, int(k))
                 learned -= since._learned
-            self._take(labels, total, sums)
+            self._take(labels, total, sums, in_flight)
             self._learned = max(learned, 0)
 
     # ------------------------------------------------------------------------------------ arms
@@ -515,10 +530,17 @@ class Bandit(ServedArms):
             labels = tuple(a for a in self._arms if a != arm)
             self._take(labels, *self._part_of(labels))
 
-    def _take(self, labels: tuple[Hashable, ...], state: Any, sums: ExactSums) -> None:
+    def _take(
+        self,
+        labels: tuple[Hashable, ...],
+        state: Any,
+        sums: ExactSums,
+        in_flight: InFlight | None = None,
+    ) -> None:
         """Go on with other arms, after what is derived from all of them was computed anew."""
         pin = entry.pin(self._spec, state, self._rng)
         entry.refresh_all.for_spec(self._spec)(pin)
+        self._in_flight = self._in_flight if in_flight is None else in_flight
         self._adopt(labels, state, sums)
 
     def _part_of(self, labels: Sequence[Hashable]) -> tuple[Any, ExactSums]:
@@ -530,20 +552,19 @@ class Bandit(ServedArms):
             sums = rearranged(self._sums, sums, sources)
         return state, sums
 
-    def _need_sums(self, what: str) -> None:
-        if not kernel.is_additive(self._spec):
-            raise InvalidParameterError(
-                f"`{what}` needs statistics that are sums over rewards; those of "
-                f"{type(self._spec).__name__} depend on the order of the rewards"
-            )
-
     # ------------------------------------------------------------------------------ keeping it
 
     def _use_everything(self) -> None:
         warm.use(self)
 
     def _content(self) -> dict[str, Any]:
-        return {"sums": saved.state_to_data(self._sums)} if self._sums.total.size else {}
+        if not self._sums.total.size:
+            return {}
+        out: dict[str, Any] = {"sums": saved.state_to_data(self._sums)}
+        if self._in_flight:
+            held = [self._in_flight.get(label, NOTHING) for label in self._arms]
+            out["pending"] = {"zeros": [z for z, _ in held], "amounts": [f for _, f in held]}
+        return out
 
     @classmethod
     def _rebuilt(
@@ -556,6 +577,7 @@ class Bandit(ServedArms):
     def _restore(self, content: dict[str, Any]) -> None:
         if self._sums.total.size == 0:
             return
+        self._in_flight = self._checked_in_flight(**content.get("pending", {}))
         if "sums" not in content:  # written before there were any
             self._sums = sums_of(self._state)
             return

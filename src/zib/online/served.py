@@ -5,6 +5,7 @@ Without features an allocation holds until something is learned; with features, 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,11 @@ from zib.online.features import Matrix
 class ServedArms(OnlinePolicy):
     """Base of `Bandit`: exact propensities, limits on shares, arms that may be played."""
 
-    _pin: Any
     _score: Any  # writes the exact score of every arm
+
+    @abstractmethod
+    def _deciding(self) -> Any:
+        """Return what decisions are made from now: a state and its pin."""
 
     def _check_rails(self, rails: GuardRails) -> None:
         rails.check_room(len(self._arms))
@@ -55,12 +59,12 @@ class ServedArms(OnlinePolicy):
 
     def _best(self, rows: Ids) -> int:
         """Return which of some arms has the largest score."""
-        return int(rows[largest(self._scores(self._pin, rows), self._rng)])
+        return int(rows[largest(self._scores(self._deciding().pin, rows), self._rng)])
 
     def _counts(self, rows: Ids, draws: int, rng: np.random.Generator) -> Ids:
         """Return how often each of some arms wins in simulated decisions."""
         counts = np.zeros(rows.size, dtype=np.int64)
-        pin = entry.pin(self._spec, self._state, rng)
+        pin = entry.pin(self._spec, self._deciding().state, rng)
         entry.count_choices.for_spec(self._spec)(pin, rows, np.zeros(rows.size), draws, counts)
         return counts
 
@@ -68,18 +72,18 @@ class ServedArms(OnlinePolicy):
         """Return the probabilities of some arms where they need not be estimated."""
         known = kernel.lookup(self._spec).propensities
         if known is not None and rows.size == len(self._arms):
-            return np.asarray(known(self._spec, self._state))[rows]
+            return np.asarray(known(self._spec, self._deciding().state))[rows]
         if kernel.draws_randomly(self._spec):
             return None
-        unused = np.random.default_rng(0)
-        return of_largest(self._scores(entry.pin(self._spec, self._state, unused), rows))
+        pin = entry.pin(self._spec, self._deciding().state, np.random.default_rng(0))
+        return of_largest(self._scores(pin, rows))
 
     def _wanted(self, rows: Ids) -> Floats:
         """Return the shares that the policy wants some arms to have: a function of the state."""
         sure = self._sure(rows)
         if sure is not None:
             return sure
-        state, draws = self._state, self._rails.draws
+        state, draws = self._deciding().state, self._rails.draws
         return self._counts(rows, draws, stream_of(state.pulls, state.total, rows)) / draws
 
     def _allocation(self, arms: Labels | None) -> Allocation:
@@ -92,7 +96,7 @@ class ServedArms(OnlinePolicy):
             found = None
         if found is None:
             rows = self._rows(arms)
-            pulls = self._state.pulls[rows]
+            pulls = self._deciding().state.pulls[rows]
 
             def known() -> Floats:
                 tried = np.flatnonzero(pulls >= self._rails.evidence)

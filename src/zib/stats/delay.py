@@ -32,11 +32,13 @@ from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.stats.unreported import chance_of, reverse_kaplan_meier, weight_of
 
 Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
 
 BINS = 100
 PSEUDO_EVENTS = 1.0
 MOST_ROUNDS = 1_000  # the error shrinks by more than 1 − p in each
 TOLERANCE = 1e-13
+SHORT = 1e-9  # of the horizon
 
 
 def delay_bins(horizon: float, *, n_bins: int = BINS) -> Array:
@@ -69,6 +71,16 @@ def _edges(value: ArrayLike) -> Array:
             f"`edges` must increase from 0 to the horizon; got {validate.shown(value)}"
         )
     return edges
+
+
+def delay_bin(edges: Array, delay: ArrayLike) -> Whole:
+    """Return the number of the bin that a delay falls into; bins are closed to the right."""
+    return np.asarray(np.maximum(np.searchsorted(edges, delay, side="left") - 1, 0))
+
+
+def complete_bins(edges: Array, age: ArrayLike) -> Whole:
+    """Return how many bins are over at an age."""
+    return np.asarray(np.searchsorted(edges, age, side="right") - 1)
 
 
 class DelayDistribution:
@@ -124,6 +136,37 @@ class DelayDistribution:
     def __call__(self, age: ArrayLike) -> Array:
         """Return F at these ages; 0 below 0 and 1 beyond the horizon."""
         return np.asarray(np.interp(validate.numbers("age", age), self.edges, self.values))
+
+    def average(self, low: ArrayLike, high: ArrayLike) -> Array:
+        """Return the mean of F over ages from `low` to `high` (≥ `low`), spread evenly.
+
+        Examples
+        --------
+        >>> F = DelayDistribution([0.0, 1.0, 7.0], [0.0, 0.6, 1.0])
+        >>> F.average([0.0, 0.0, 6.0], [1.0, 7.0, 8.0])
+        array([0.3       , 0.72857143, 0.98333333])
+        """
+        a, b = validate.numbers("low", low), validate.numbers("high", high)
+        validate.inside("low", a)
+        validate.inside("high", b)
+        if a.shape != b.shape or (a > b).any():
+            raise InvalidParameterError(
+                "`high` must have one entry per entry of `low`, none smaller; "
+                f"got {validate.shown(high)}"
+            )
+        length = b - a
+        short = length < SHORT * self.horizon  # nothing is left of the difference of integrals
+        inner = (self._integral(b) - self._integral(a)) / np.where(short, 1.0, length)
+        return np.where(short, self(0.5 * (a + b)), np.clip(inner, self(a), self(b)))
+
+    def _integral(self, age: Array) -> Array:
+        """Return the integral of F from 0 to these ages: F is linear between edges."""
+        x = np.clip(age, 0.0, self.horizon)
+        steps = 0.5 * np.diff(self.edges) * (self.values[1:] + self.values[:-1])
+        whole = np.concatenate([[0.0], np.cumsum(steps)])
+        j = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, self.edges.size - 2)
+        rest = 0.5 * (x - self.edges[j]) * (self.values[j] + self(x))
+        return np.asarray(whole[j] + rest + np.maximum(age - self.horizon, 0.0))
 
     def quantile(self, share: ArrayLike) -> Array:
         """Return the age by which this share of the rewards has come."""
@@ -194,12 +237,14 @@ class DelayCounts:
                 "`delay` must be at most the age of the decision; "
                 f"entry {at} is {d.flat[at]:g} at age {a.flat[at]:g}"
             )
-        n = self._delays.size
-        bins = np.maximum(np.searchsorted(self.edges, d, side="left") - 1, 0)
-        complete = np.searchsorted(self.edges, a, side="right") - 1
+        self._count(delay_bin(self.edges, d), complete_bins(self.edges, a), np.ones(d.shape))
+
+    def _count(self, bins: Whole, complete: Whole, many: Array) -> None:
+        """Count rewards by the bin of the delay and how many bins are complete."""
         kept = bins < complete  # also leaves out delays beyond the horizon
-        self._delays += np.bincount(bins[kept], minlength=n)
-        self._complete += np.bincount(complete[kept], minlength=n + 1)
+        for counts, at in ((self._delays, bins), (self._complete, complete)):
+            found = np.bincount(at[kept], weights=many[kept], minlength=counts.size)
+            counts += found.astype(np.int64)
 
     def merge(self, other: DelayCounts) -> None:
         """Take the counts of another piece of the data."""
