@@ -61,12 +61,12 @@ KINDS = {
     "decision_ids": "ids",
     "keys": "ids",
     "units": "ids",
-    "events": "ids",
     "revisions": "ids",
 }
 # Arguments with a meaning of their own in one call.
 KINDS_IN = {
     ("Ledger", "name"): "id",
+    ("event_many", "events"): "ids",
     ("Ledger", "window"): "duration",
     ("Ledger", "grace"): "duration",
     ("Ledger", "refresh"): "duration",
