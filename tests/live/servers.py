@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import socket
 import tempfile
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -108,3 +111,72 @@ class Server:
         finally:
             self._server._instances.pop(self._server.pgdata, None)
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Proxy:
+    """Stands between clients and a server, and breaks connections at a `COMMIT` when told to.
+
+    `break_at_commit("after")`: the server commits, and its answer is lost on the way;
+    "before": the server never hears of it. It happens once, to the next commit of anybody.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._folder = Path(tempfile.mkdtemp(prefix="zib-proxy-"))
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self._folder / ".s.PGSQL.5432"))
+        self._listener.listen()
+        self._armed: str | None = None
+        self.broken = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def url(self, url: str) -> str:
+        """Return the address of the same database by way of the proxy."""
+        return url.replace(f"host={self._server.folder}", f"host={self._folder}")
+
+    def break_at_commit(self, when: str) -> None:
+        """Break the connection of the next transaction that commits."""
+        self._armed = when
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                try:
+                    server.connect(str(self._server.folder / ".s.PGSQL.5432"))
+                except OSError:
+                    client.close()
+                    continue
+                # what is armed for one direction is seen by the other through this list
+                broken: list[str] = []
+                for pair in ((client, server, True), (server, client, False)):
+                    threading.Thread(
+                        target=self._pass_on, args=(*pair, broken), daemon=True
+                    ).start()
+
+    def _pass_on(
+        self, source: socket.socket, sink: socket.socket, asks: bool, broken: list[str]
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if asks and self._armed and b"COMMIT\0" in data:
+                    broken.append(self._armed)
+                    self._armed = None
+                    self.broken += 1
+                    if broken[0] == "before":
+                        break
+                elif not asks and broken:  # the answer to the commit: it is done, and lost
+                    break
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        with contextlib.suppress(OSError):  # wakes the thread that accepts
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -194,9 +194,9 @@ def open_database(database: Any, *, room: int | None = None) -> Database:
     if isinstance(database, Database):
         return database
     if isinstance(database, str) and database.startswith(("postgresql://", "postgres://")):
-        from zib.live.postgres import PostgresDatabase  # type: ignore[import-not-found]
+        from zib.live.postgres import PostgresDatabase
 
-        return PostgresDatabase(database)  # type: ignore[no-any-return]
+        return PostgresDatabase(database)
     from zib.live.sqlite import SQLiteDatabase
 
     return SQLiteDatabase(database) if room is None else SQLiteDatabase(database, room=room)

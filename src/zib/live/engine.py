@@ -80,6 +80,7 @@ class Book:
         self.parked = 0  # events of unknown decisions; exact where one process writes
         self.changed = True  # since the last model version
         self.sums: ArmSums | None = None  # of this worker; None: to be read
+        self.sums_of: Connection | None = None  # another connection may have another slot
         self.uncommitted: _Changes | None = None  # of the batch that is being written
 
     def know_arms(self, labels: Sequence[Hashable], statuses: Sequence[str]) -> None:
@@ -255,8 +256,9 @@ def settle(works: Iterable[Work]) -> None:
 
 def _run_book(c: Connection, works: Sequence[Work]) -> None:
     book = works[0].book
-    if book.sums is None:
+    if book.sums is None or book.sums_of is not c:
         book.sums = read_arm_sums(c, book.number, len(book.labels), c.worker)
+        book.sums_of = c
     changes = _Changes(book, book.sums.copy(len(book.labels)))
     asked = [ask for work in works for ask in work.asked]
     reported = [report for work in works for report in work.reported]
