@@ -102,6 +102,15 @@ class Book:
         self.know_arms([label_of(row[0]) for row in rows], [row[1] for row in rows])
         ((self.shadow,),) = c.rows("SELECT shadow FROM bandit WHERE id = $1", self.number)
 
+    @property
+    def where_parked(self) -> str:
+        """Condition on events: of this bandit, and waiting for their decision."""
+        return f"bandit = {self.number:d} AND parked = 1"
+
+    def count_parked(self, c: Connection) -> None:
+        """Count the events that wait for their decision."""
+        self.parked = int(c.rows(f"SELECT COUNT(*) FROM event WHERE {self.where_parked}")[0][0])
+
     def decision_id(self, key: str) -> str:
         """Return the id of the decision with a key."""
         return hashlib.blake2b(f"{self.name}\0{key}".encode(), digest_size=12).hexdigest()
@@ -256,9 +265,10 @@ def settle(works: Iterable[Work]) -> None:
 
 def _run_book(c: Connection, works: Sequence[Work]) -> None:
     book = works[0].book
-    if book.sums is None or book.sums_of is not c:
+    if book.sums is None or book.sums_of is not c:  # new here, or the last commit is in doubt
         book.sums = read_arm_sums(c, book.number, len(book.labels), c.worker)
         book.sums_of = c
+        book.count_parked(c)
     changes = _Changes(book, book.sums.copy(len(book.labels)))
     asked = [ask for work in works for ask in work.asked]
     reported = [report for work in works for report in work.reported]
@@ -298,7 +308,7 @@ def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[An
         changes.add(known[id][5], known[id][9], WAITING, 1)
     changes.counters["repeated"] += len(asked) - len(new)
     if new and (c.shared or book.parked):
-        waiting = c.find("event", ("decision",), "decision", new, where="parked = 1")
+        waiting = c.find("event", ("decision",), "decision", new, where=book.where_parked)
         _unpark(c, changes, sorted({row[0] for row in waiting}))
     return [_answer(book, ask, known.get(ask.id), refused.get(ask.id)) for ask in asked]
 
@@ -439,9 +449,9 @@ def _fold(
         return now
     rules = changes.book.rules
     log: dict[str, list[Entry]] = defaultdict(list)
-    for decision, *entry in c.find(
-        "event", ("decision", "id", "kind", "value", "at", "received"), "decision", touched
-    ):
+    columns = ("decision", "id", "kind", "value", "at", "received")
+    own = f"bandit = {changes.book.number:d}"  # others may name its decisions by mistake
+    for decision, *entry in c.find("event", columns, "decision", touched, where=own):
         log[decision].append(Entry(*entry))
     rows = []
     for id in touched:
@@ -462,8 +472,8 @@ def _unpark(c: Connection, changes: _Changes, ids: Sequence[str]) -> int:
     """Apply the parked events of decisions that are known by now; return how many there were."""
     if not ids:
         return 0
-    parked = c.find("event", ("id", "decision"), "decision", ids, where="parked = 1")
     bandit = changes.book.number
+    parked = c.find("event", ("id", "decision"), "decision", ids, where=changes.book.where_parked)
     c.update(
         "event", ("bandit", "id"), ("parked",), [(bandit, row[0], 0) for row in sorted(parked)]
     )
@@ -477,7 +487,7 @@ def settle_parked(c: Connection, book: Book) -> int:
     """Apply parked events whose decision was written by another process at the same moment."""
     found = c.rows(
         "SELECT DISTINCT event.decision FROM event JOIN decision ON decision.id = event.decision "
-        "WHERE event.bandit = $1 AND event.parked = 1",
+        "AND decision.bandit = event.bandit WHERE event.bandit = $1 AND event.parked = 1",
         book.number,
     )
     if not found:

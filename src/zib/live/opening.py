@@ -109,9 +109,7 @@ def open_book(
             f"`arms` must be those of the bandit, {validate.shown(tuple(book.labels))}, or not "
             f"given (use `add_arm` for more); got {validate.shown(labels)}"
         )
-    book.parked = int(
-        c.rows("SELECT COUNT(*) FROM event WHERE bandit = $1 AND parked = 1", number)[0][0]
-    )
+    book.count_parked(c)
     return book
 
 

@@ -113,10 +113,12 @@ class SQLiteConnection(Connection):
     def commit(self) -> None:
         with _explained():
             self._run("COMMIT")
-            if self._pages > self._most_pages:
-                # passive: never waits for a reader; the log starts anew when all of it is copied
+        if self._pages > self._most_pages:
+            # Passive: never waits for a reader; the log starts anew when all of it is copied. What
+            # was committed is durable if this fails, too, and a commit that finds no room tells.
+            with contextlib.suppress(sqlite3.Error):
                 self._run("PRAGMA wal_checkpoint(PASSIVE)")
-                self._pages = 0
+            self._pages = 0
 
     def rollback(self) -> None:
         if self._raw.in_transaction:

@@ -127,6 +127,9 @@ class Writer:
                 self._run([job])
         else:
             self._jobs.put(job)
+            if self._closed:  # meanwhile: nobody may be there any more to take it
+                self._thread.join()
+                self._refuse_rest()
         return job
 
     def close(self) -> None:
