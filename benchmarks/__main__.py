@@ -17,7 +17,17 @@ from rich.table import Table
 
 from benchmarks._measure import Part, Row
 
-TOPICS = ("limit", "online", "simulated", "contextual", "logs", "memory", "study", "startup")
+TOPICS = (
+    "limit",
+    "online",
+    "simulated",
+    "contextual",
+    "logs",
+    "memory",
+    "study",
+    "startup",
+    "live",
+)
 ALL = Path(__file__).parent / "results" / "latest.json"
 SOME = ALL.with_name("some.json")
 
