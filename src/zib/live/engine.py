@@ -154,9 +154,9 @@ class Reported(NamedTuple):
 
 
 class Work:
-    """The requests of one call: all of one kind and one bandit; `answers` after the commit."""
+    """The requests of one call, of one bandit: after the commit it has `answers`, or an `error`."""
 
-    __slots__ = ("answers", "asked", "book", "reported")
+    __slots__ = ("answers", "asked", "book", "error", "reported")
 
     def __init__(
         self, book: Book, asked: Sequence[Asked] = (), reported: Sequence[Reported] = ()
@@ -165,6 +165,12 @@ class Work:
         self.asked = asked
         self.reported = reported
         self.answers: list[Any] = []
+        self.error: BaseException | None = None
+
+    @property
+    def size(self) -> int:
+        """How many requests there are."""
+        return len(self.asked) + len(self.reported)
 
     @property
     def refusal(self) -> BaseException | None:

@@ -268,7 +268,7 @@ class Ledger:
     ) -> Future[Decision]:
         """Ask for a decision without waiting; for servers with an event loop."""
         asked = self._requests.asked(key, unit, arms, context, at)
-        return _chained(self._running.submit(Work(self._book, asked=(asked,))))
+        return self._submitted(Work(self._book, asked=(asked,)))
 
     def decision(self, decision_id: str) -> tuple[Decision, Outcome]:
         """Return a decision and what became of it, as it is in the database."""
@@ -357,7 +357,7 @@ class Ledger:
     ) -> Future[Receipt]:
         """Report an event without waiting; for servers with an event loop."""
         report = self._requests.reported(EVENT, event_id, decision_id, value, at, received)
-        return _chained(self._running.submit(Work(self._book, reported=(report,))))
+        return self._submitted(Work(self._book, reported=(report,)))
 
     def _enter(self, report: Reported) -> Receipt:
         (found,) = self._enter_many([report])
@@ -450,6 +450,19 @@ class Ledger:
 
     # ------------------------------------------------------------------------------------ helpers
 
+    def _submitted(self, work: Work) -> Future[Any]:
+        """Return a future of the one answer to a request."""
+        future: Future[Any] = Future()
+
+        def then() -> None:
+            if work.error is not None:
+                future.set_exception(work.error)
+            else:
+                future.set_result(work.answers[0])
+
+        self._running.submit((work,), then)
+        return future
+
     @property
     def _running(self) -> Writer:
         assert self._writer is not None
@@ -457,17 +470,3 @@ class Ledger:
 
     def _now(self) -> int:
         return round(float(self._clock()) * SECOND)
-
-
-def _chained(future: Future[list[Any]]) -> Future[Any]:
-    """Return a future of the one answer."""
-    out: Future[Any] = Future()
-
-    def pass_on(done: Future[list[Any]]) -> None:
-        try:
-            out.set_result(done.result()[0])
-        except BaseException as error:
-            out.set_exception(error)
-
-    future.add_done_callback(pass_on)
-    return out

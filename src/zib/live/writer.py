@@ -10,7 +10,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from zib.live import engine
@@ -25,34 +24,38 @@ _STOP = object()
 
 
 class _Job:
-    """Something to do in the writing thread, and what came of it."""
+    """Something to do in the writing thread: requests, or a function; and what came of it."""
 
-    __slots__ = ("call", "error", "finished", "result", "then", "work")
+    __slots__ = ("call", "error", "finished", "result", "then", "works")
 
-    def __init__(self, work: Work | None, call: Callable[[Connection], Any] | None) -> None:
-        self.work = work
+    def __init__(
+        self,
+        works: Sequence[Work] = (),
+        call: Callable[[Connection], Any] | None = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        self.works = works
         self.call = call
-        self.result: Any = None
+        self.then = then
+        self.result: Any = None  # of a function
         self.error: BaseException | None = None
-        self.then: Callable[[_Job], None] | None = None
         # a bare lock is the cheapest thing to wait for
         self.finished = threading.Lock()
         self.finished.acquire()
 
     def done(self) -> None:
         if self.then is not None:
-            self.then(self)
+            self.then()
         self.finished.release()
 
-    def wait(self) -> Any:
-        self.finished.acquire()
-        if self.error is not None:
-            raise self.error
-        return self.result
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+        for work in self.works:
+            work.error = error
 
     @property
     def size(self) -> int:
-        return 1 if self.work is None else len(self.work.asked) + len(self.work.reported)
+        return sum(work.size for work in self.works) if self.works else 1
 
 
 class _Spoilt(Exception):
@@ -97,27 +100,25 @@ class Writer:
 
     def do(self, work: Work) -> list[Any]:
         """Run requests and return their answers, once they are durable."""
-        found: list[Any] = self._enqueue(_Job(work, None)).wait()
-        return found
+        self._enqueue(_Job((work,))).finished.acquire()
+        if work.error is not None:
+            raise work.error
+        return work.answers
 
-    def submit(self, work: Work) -> Future[list[Any]]:
-        """Run requests; the future has their answers."""
-        future: Future[list[Any]] = Future()
+    def submit(self, works: Sequence[Work], then: Callable[[], None]) -> None:
+        """Run requests without waiting; `then` is called when each has answers or an error.
 
-        def then(job: _Job) -> None:
-            if job.error is not None:
-                future.set_exception(job.error)
-            else:
-                future.set_result(job.result)
-
-        job = _Job(work, None)
-        job.then = then
-        self._enqueue(job)
-        return future
+        It is called by the writing thread and must not take long.
+        """
+        self._enqueue(_Job(works, None, then))
 
     def call(self, work: Callable[[Connection], Any]) -> Any:
         """Run a function in a transaction of its own and return what it returns."""
-        return self._enqueue(_Job(None, work)).wait()
+        job = self._enqueue(_Job(call=work))
+        job.finished.acquire()
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def _enqueue(self, job: _Job) -> _Job:
         if self._closed:
@@ -153,7 +154,7 @@ class Writer:
             except queue.Empty:
                 return
             if job is not _STOP:
-                job.error = LedgerError("the ledger is closed: open it again")
+                job.fail(LedgerError("the ledger is closed: open it again"))
                 job.done()
 
     # --------------------------------------------------------------------------------- writing
@@ -166,12 +167,12 @@ class Writer:
             if job is _STOP:
                 return
             batch, size = [job], job.size
-            while job.work is not None and size < MOST_ROWS:
+            while job.works and size < MOST_ROWS:
                 try:
                     following = self._jobs.get_nowait()
                 except queue.Empty:
                     break
-                if following is _STOP or following.work is None:
+                if following is _STOP or not following.works:
                     break
                 batch.append(following)
                 size += following.size
@@ -179,68 +180,70 @@ class Writer:
             self._run(batch)
 
     def _run(self, batch: Sequence[_Job]) -> None:
-        """Run a batch in one transaction, again if the database was away, and answer."""
-        try:
-            results = self._tried(batch)
-        except _Spoilt as spoilt:  # calls of which a part is refused are refused as a whole
-            for job in batch:
-                if job.work in spoilt.works:
-                    assert job.work is not None
-                    job.error = job.work.refusal
-                    job.done()
-            rest = [job for job in batch if job.work not in spoilt.works]
-            if rest:
-                self._run(rest)
-            return
-        except BaseException as error:
-            if len(batch) > 1 and not isinstance(error, LedgerError):
-                for job in batch:  # one request must not spoil the others
-                    self._run([job])
-                return
-            for job in batch:
-                job.error = error
+        """Run a batch and answer everybody."""
+        first = batch[0]
+        if first.call is not None:
+            try:
+                first.result = self._tried((), first.call)
+            except BaseException as error:
+                first.fail(error)
         else:
-            for job, result in zip(batch, results, strict=True):
-                job.result = result
-                job.error = None if job.work is None else job.work.refusal
+            self._run_works([work for job in batch for work in job.works])
         for job in batch:
             job.done()
 
-    def _tried(self, batch: Sequence[_Job]) -> list[Any]:
+    def _run_works(self, works: Sequence[Work]) -> None:
+        """Run requests in one transaction; afterwards each has answers or an error."""
+        try:
+            self._tried(works, lambda c: _run_whole(c, works))
+        except _Spoilt as spoilt:  # calls of which a part is refused are refused as a whole
+            for work in spoilt.works:
+                work.error = work.refusal
+            rest = [work for work in works if work not in spoilt.works]
+            if rest:
+                self._run_works(rest)
+        except BaseException as error:
+            if len(works) > 1 and not isinstance(error, LedgerError):
+                for work in works:  # one call must not spoil the others
+                    self._run_works([work])
+                return
+            for work in works:
+                work.error = error
+        else:
+            for work in works:
+                work.error = work.refusal
+
+    def _tried(self, works: Sequence[Work], call: Callable[[Connection], Any]) -> Any:
+        """Return what a function returns, in a transaction; again if the database was away."""
         pause, until = FIRST_PAUSE, time.monotonic() + PATIENCE
         while True:
             try:
-                return self._committed(batch)
+                found = self._committed(call)
+                engine.settle(works)
+                return found
             except Transient:
-                self._forget(batch)
+                self._forget(works)
                 if time.monotonic() > until or self._closed:
                     raise
                 time.sleep(pause)
                 pause = min(2.0 * pause, LONGEST_PAUSE)
             except BaseException:
-                self._forget(batch)
+                self._forget(works)
                 raise
 
-    def _forget(self, batch: Sequence[_Job]) -> None:
+    def _forget(self, works: Sequence[Work]) -> None:
         """Take nothing for granted that was in memory: the commit may have happened or not."""
-        for job in batch:
-            if job.work is not None:
-                job.work.book.uncommitted = None
-                job.work.book.sums = None
+        for work in works:
+            work.book.uncommitted = None
+            work.book.sums = None
 
-    def _committed(self, batch: Sequence[_Job]) -> list[Any]:
+    def _committed(self, call: Callable[[Connection], Any]) -> Any:
         try:
             if self._connection is None:
                 self._connection = self._database.connect()
-            call = batch[0].call
-            if call is not None:
-                return [in_transaction(self._connection, call)]
-            works = [job.work for job in batch if job.work is not None]
-            in_transaction(self._connection, lambda c: _run_whole(c, works))
+            return in_transaction(self._connection, call)
         except Transient:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
             raise
-        engine.settle(works)
-        return [work.answers for work in works]
