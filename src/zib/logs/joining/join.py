@@ -213,7 +213,7 @@ def join(
         story = _attributed(sold, seen, until, length, attribute, combine)
         edges = None if math.isinf(length) or shown.time is None else delay_bins(length)
         work = Finish(story.outcomes, length, until, pending, reward, seed, edges)
-        apart = _delays(work, story.arm, seen.arms, prior)
+        apart = fit_delays(work, story.arm, seen.arms, prior)
         tally = None
         if pending != "leave-out":
             assert edges is not None
@@ -221,7 +221,7 @@ def join(
             tally = Tally(edges)
             for counted in there.each(_tally, (shown, work), parts):
                 tally.merge(counted)
-            work.chances = _chances(tally, work)
+            work.chances = fit_chances(tally, work)
         made = Made(tally=Tally(edges) if tally is None and edges is not None else None)
         table = _written(there, shown, work, parts, made, target)
     notes += [*left.notes, *right.notes, *sold.notes]
@@ -320,7 +320,7 @@ def _written(
     return rows.table()
 
 
-def _delays(
+def fit_delays(
     work: Finish, arm: Codes, labels: dict[Hashable, int], prior: DelayDistribution | None
 ) -> float:
     """Estimate the delay, for each arm where arms differ; return the p-value of that."""
@@ -472,7 +472,7 @@ def _attributed(
     return story
 
 
-def _chances(tally: Tally, work: Finish) -> dict[Hashable, float]:
+def fit_chances(tally: Tally, work: Finish) -> dict[Hashable, float]:
     """Return the chance of a conversion of each arm, pending ones counted as fractions."""
     assert work.delays is not None
     counts = np.array(list(tally.counts.values()), dtype=np.float64)
@@ -488,7 +488,7 @@ def _chances(tally: Tally, work: Finish) -> dict[Hashable, float]:
 def _rates(tally: Tally | None, work: Finish) -> tuple[ArmRates, ...]:
     if tally is None or not tally.counts:
         return ()
-    chances = {} if work.delays is None else _chances(tally, work)
+    chances = {} if work.delays is None else fit_chances(tally, work)
     out = []
     for label, counts in tally.counts.items():
         zeros, converted, still_open = (int(x) for x in counts[:3])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -222,15 +222,15 @@ class Tally:
     counts: dict[Hashable, Codes] = field(default_factory=dict)
 
     def add(
-        self, labels: Labels, arm: Codes, age: Array, closed: NDArray[np.bool_],
+        self, labels: Collection[Hashable], arm: Codes, age: Array, closed: NDArray[np.bool_],
         event: NDArray[np.bool_],
     ) -> None:  # fmt: skip
-        """Count some rows."""
+        """Count some rows; `arm` holds positions in `labels`."""
         bins = np.clip(np.searchsorted(self.edges, age, side="right") - 1, 0, self.edges.size - 2)
         what = np.where(closed, event, np.where(event, 2, 3 + bins))
         width = self.edges.size + 2
-        table = np.bincount(arm * width + what, minlength=len(labels.seen) * width)
-        for label, row in zip(labels.seen, table.reshape(-1, width), strict=True):
+        table = np.bincount(arm * width + what, minlength=len(labels) * width)
+        for label, row in zip(labels, table.reshape(-1, width), strict=True):
             self._take(label, row)
 
     def _take(self, label: Hashable, row: Codes) -> None:
@@ -374,7 +374,7 @@ class Shown:
                 event = _events(work.outcomes, start, batch.num_rows)[0]
                 here = np.flatnonzero(age >= 0.0)
                 arm = labels.codes(batch.column(self.arm), start)
-                tally.add(labels, arm[here], age[here], age[here] >= work.window, event[here])
+                tally.add(labels.seen, arm[here], age[here], age[here] >= work.window, event[here])
             start += batch.num_rows
         return tally
 
@@ -408,7 +408,7 @@ class Shown:
         if self.arm is not None:
             arm = labels.codes(batch.column(self.arm), start)
             if made.tally is not None:
-                made.tally.add(labels, arm[past], age[past], closed[past], event[past])
+                made.tally.add(labels.seen, arm[past], age[past], closed[past], event[past])
         extra: dict[str, Array] = {work.reward: reward}
         keep = closed
         if work.pending != "leave-out":

@@ -176,9 +176,16 @@ def check_target(out: Any) -> str | Path:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InvalidParameterError(f"`out` must be a new or empty folder; {path} is not")
         return path
+    return check_file(path, or_folder=True)
+
+
+def check_file(out: Any, *, or_folder: bool = False) -> Path:
+    """Return the file to write, or raise."""
+    path = validate.path("out", out)
     if path.suffix.lower() not in ENDS:
         raise InvalidParameterError(
-            f"`out` must end with {' or '.join(ENDS)}, or be a folder; got {shown(path.name)}"
+            f"`out` must end with {' or '.join(ENDS)}{', or be a folder' * or_folder}; "
+            f"got {shown(path.name)}"
         )
     if path.is_dir():
         raise InvalidParameterError(f"`out` must be a file; {path} is a folder")
