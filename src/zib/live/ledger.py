@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError
@@ -16,10 +16,15 @@ from zib.live.engine import ACTIVE, PAUSED, RETIRED, Book, Reported, Work
 from zib.live.even import EvenModel
 from zib.live.opening import Given, open_book, write_arms
 from zib.live.outcome import EVENT, REVISION, SECOND, Outcome
+from zib.live.pages import looking
 from zib.live.requests import MOST_ARMS, Requests, arm_labels, as_list
 from zib.live.settings import Settings, label_text, text
 from zib.live.writer import Writer
 from zib.stats.delay import DelayDistribution
+
+if TYPE_CHECKING:
+    from zib.live.check import Check
+    from zib.live.export import Exported
 
 
 class Ledger:
@@ -440,6 +445,56 @@ class Ledger:
             self._note(c, "shadow", "off" if arm is None else label_text(arm))
 
         self._change_arms(work)
+
+    # ------------------------------------------------------------------------------- looking back
+
+    def check(self) -> Check:
+        """Compare what is stored with the log: the statistics must be its fold.
+
+        What happens meanwhile is neither seen nor held up.
+        """
+        from zib.live.check import check
+
+        with looking(self._database) as connection:
+            return check(connection, self.name, now=self._now())
+
+    def export(
+        self,
+        out: Any = None,
+        *,
+        pending: str = "leave-out",
+        since: Any = None,
+        until: Any = None,
+        kind: str | None = None,
+        seed: int = 0,
+    ) -> Exported:
+        """Return the log, one row per decision, or write it to a file.
+
+        Parameters
+        ----------
+        out
+            File to write, ending with .parquet or .csv; without it the rows stay in memory. The
+            result's `log` is for `zib.ope.evaluate` and `zib.advise.advise`.
+        pending
+            What becomes of decisions whose reward may still come, those younger than window and
+            grace: "leave-out"; "thin" keeps those with a reward and of the others a random part, so
+            that the rows are like those of closed decisions; "weight" keeps all, with the columns
+            ``weight`` and ``fraction``.
+        since, until
+            Times between which decisions were made: seconds since 1970, a date, or text such as
+            ``"2026-05-01"`` (UTC unless it says otherwise). A decision at `until` is left out.
+        kind
+            Only decisions of one kind: "policy", "holdout" or "shadow"; all by default.
+        seed
+            Of what "thin" draws.
+        """
+        from zib.live.export import export
+
+        with looking(self._database) as connection:
+            return export(
+                connection, out, self.name, pending=pending, since=since, until=until, kind=kind,
+                seed=seed, now=self._now(),
+            )  # fmt: skip
 
     def _note(self, c: Connection, action: str, detail: str) -> None:
         """Write down what was changed by hand."""
