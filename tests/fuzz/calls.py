@@ -74,6 +74,8 @@ KINDS_IN = {
     ("Ledger", "clock"): "function",
     ("decide", "arms"): "optional",
     ("set_shadow", "arm"): "label",
+    ("export", "since"): "date",
+    ("export", "until"): "date",
     ("always", "arm"): "anything",
     ("add_arm", "arm"): "new label",
     ("from_arrays", "arm"): "column of labels",
@@ -665,7 +667,9 @@ def ledgers() -> Iterator[Call]:
         "resume_arm": {"arm": "a"},
         "retire_arm": {"arm": "b"},
         "set_shadow": {"arm": "a"},
-    }.items():
+        "export": {"out": None, "pending": "leave-out", "since": 5.0, "until": 10.0,
+                   "kind": "policy", "seed": 1},
+    }.items():  # fmt: skip
         yield method(name, arguments)
     yield method("decide_many", {"keys": ["p", "q"], "units": ["u", "v"]})
     yield method("add_arm", {"arm": "c"})

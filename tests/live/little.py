@@ -65,7 +65,10 @@ class Little:
     def _make(self, c: Any, name: str, labels: Sequence[Any], made: Configuration) -> None:
         ((number,),) = c.rows("SELECT COALESCE(MAX(id), 0) + 1 FROM bandit")
         at = START * SECOND
-        c.run("INSERT INTO bandit VALUES ($1, $2, $3, $4)", number, name, made.dumps(), at)
+        c.run(
+            "INSERT INTO bandit (id, name, settings, created_at) VALUES ($1, $2, $3, $4)",
+            number, name, made.dumps(), at,
+        )  # fmt: skip
         for k, label in enumerate(labels):
             c.run(
                 "INSERT INTO arm VALUES ($1, $2, $3, 'active', $4)",

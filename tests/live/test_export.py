@@ -70,9 +70,9 @@ def test_one_row_per_decision_with_what_is_known_of_it(little: Little) -> None:
 
 
 def test_decisions_are_chosen_by_time_and_kind(little: Little) -> None:
-    little.book.default = 0
+    little.book.shadow = 0
     little.decide("shadowed")
-    little.book.default = None
+    little.book.shadow = None
     little.now += 10.0
     little.decide("later")
     little.now += 500.0

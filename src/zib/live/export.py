@@ -26,6 +26,7 @@ from zib.live.pages import (
     real,
     whole,
 )
+from zib.live.settings import microseconds
 from zib.logs.joining.attribute import Outcomes
 from zib.logs.joining.instants import moment, span_words
 from zib.logs.joining.join import PENDING, fit_chances, fit_delays
@@ -184,7 +185,7 @@ def export(
         validate.choice("kind", kind, KINDS)
     seed = validate.seed("seed", seed)
     first, last = (
-        None if value is None else round(moment(word, value, "UTC") * SECOND)
+        None if value is None else microseconds(word, moment(word, value, "UTC"))
         for word, value in (("since", since), ("until", until))
     )
     target = None if out is None else check_file(out)
