@@ -214,12 +214,20 @@ class Part(tuple[Any, ...], metaclass=Fixed):
         )
 
     @classmethod
+    def sums(cls) -> set[str]:
+        """Return the names of the arrays that add up over rewards."""
+        found: set[str] = set()
+        for name, array in cls.declared.items():
+            if isinstance(array, Nested):
+                found |= {f"{name}.{inner}" for inner in array.kind.sums()}
+            elif array.is_sum:
+                found.add(name)
+        return found
+
+    @classmethod
     def keeps_sums(cls) -> bool:
         """Whether anything declared adds up over rewards."""
-        return any(
-            array.kind.keeps_sums() if isinstance(array, Nested) else array.is_sum
-            for array in cls.declared.values()
-        )
+        return bool(cls.sums())
 
     def conflict(self, state: Any) -> str | None:
         """Return, in words, how the arrays contradict each other or the rest of the state.

@@ -121,9 +121,13 @@ class Allocation(NamedTuple):
         edges[np.flatnonzero(shares)[-1] :] = 1.0  # rounding must not open a gap at the end
         return cls(labels, shares.tolist(), edges.tolist())
 
+    def position(self, u: float) -> int:
+        """Return the position of the arm that a number in [0, 1) falls to."""
+        return bisect_right(self.edges, u)
+
     def draw(self, rng: np.random.Generator) -> int:
         """Return the position of an arm, drawn with its probability."""
-        return bisect_right(self.edges, rng.random())
+        return self.position(rng.random())
 
     def draw_many(self, rng: np.random.Generator, n: int) -> NDArray[np.intp]:
         """Return the positions that `n` calls of `draw` would return."""

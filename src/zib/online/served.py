@@ -86,6 +86,18 @@ class ServedArms(OnlinePolicy):
         state, draws = self._deciding().state, self._rails.draws
         return self._counts(rows, draws, stream_of(state.pulls, state.total, rows)) / draws
 
+    def _limited(self, rows: Ids, rails: GuardRails) -> Floats:
+        """Return the shares of some arms within limits: a function of the state."""
+        pulls = self._deciding().state.pulls[rows]
+
+        def known() -> Floats:
+            tried = np.flatnonzero(pulls >= rails.evidence)
+            out = np.zeros(rows.size)
+            out[tried] = self._wanted(rows[tried])
+            return out
+
+        return rails.applied(self._wanted(rows), pulls, known)
+
     def _allocation(self, arms: Labels | None) -> Allocation:
         """Return the probabilities of the arms that may be played, computed once per state."""
         if self._allocated_at != self._learned or len(self._allocations) > MOST_KEPT:
@@ -95,16 +107,7 @@ class ServedArms(OnlinePolicy):
         except TypeError:  # a label that is none
             found = None
         if found is None:
-            rows = self._rows(arms)
-            pulls = self._deciding().state.pulls[rows]
-
-            def known() -> Floats:
-                tried = np.flatnonzero(pulls >= self._rails.evidence)
-                out = np.zeros(rows.size)
-                out[tried] = self._wanted(rows[tried])
-                return out
-
-            shares = self._rails.applied(self._wanted(rows), pulls, known)
+            shares = self._limited(self._rows(arms), self._rails)
             found = Allocation.of(self._arms if arms is None else arms, shares)
             self._allocations[arms] = found
         return found
