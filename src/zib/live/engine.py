@@ -57,6 +57,7 @@ class Draws(Protocol):
     """What the engine needs of a model."""
 
     version: int
+    active: tuple[int, ...]
 
     def draw(self, key: str, eligible: tuple[int, ...], context: str | None) -> Drawn:
         """Return an arm among those that may be played, and its probability."""
@@ -321,7 +322,8 @@ def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[An
 
 def _drawn(book: Book, ask: Asked) -> Row:
     """Return the row of a new decision."""
-    assert book.model is not None
+    model = book.model  # another thread may put a newer one in its place
+    assert model is not None
     eligible = book.active
     if ask.eligible is not None:
         eligible = tuple(k for k in ask.eligible if book.statuses[k] == ACTIVE)
@@ -331,18 +333,24 @@ def _drawn(book: Book, ask: Asked) -> Row:
             if ask.eligible is not None
             else "no arm is active: resume or add one"
         )
-    kind, drawn = POLICY, book.model.draw(ask.key, eligible, ask.context)
+    kind, drawn = POLICY, model.draw(ask.key, eligible, ask.context)
     wanted = drawn.arm
     if book.in_holdout(ask.key, ask.unit):
         kind = HOLDOUT
         u = fraction(f"{book.name}\0even\0{ask.key}")
         drawn = Drawn(eligible[int(u * len(eligible))], 1.0 / len(eligible))
     elif book.shadow is not None:
+        if book.shadow not in eligible:
+            raise LedgerError(
+                "`arms` must hold the arm that is served in shadow mode, "
+                f"{validate.shown(book.labels[book.shadow])}, and it must be active"
+            )
         kind, drawn = SHADOW, Drawn(book.shadow, 1.0)
     return (
         ask.id, book.number, ask.key, ask.request, ask.unit, drawn.arm, wanted,
-        drawn.probability, book.model.version, ask.at, kind,
-        None if ask.eligible is None else json.dumps(ask.eligible), ask.context,
+        drawn.probability, model.version, ask.at, kind,
+        # none: those that were active when the version was made
+        None if eligible == model.active else json.dumps(eligible), ask.context,
         0, None, None, 0,
     )  # fmt: skip
 

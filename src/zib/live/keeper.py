@@ -20,7 +20,6 @@ from zib.live.answers import LedgerError
 from zib.live.database import Connection, Database
 from zib.live.engine import Book
 from zib.live.model import Model, Versioned
-from zib.live.outcome import SECOND
 from zib.live.settings import label_of
 from zib.live.statistics import SUM_COLUMNS, read_statistics
 from zib.live.writer import Writer
@@ -71,11 +70,13 @@ class Sums:
         self._oldest = 0
 
     def load(self, c: Connection, version: int, content: str) -> Versioned:
+        """Return a version that is in the database."""
         return Model.loads(content, self._book.name, self._book.configuration)
 
     def next(
         self, c: Connection, version: int, now: int, arms: Arms, *, force: bool
     ) -> Versioned | None:
+        """Return the next version, if a reward, an arm or the age of a decision has changed."""
         rows = c.rows(
             f"SELECT arm, worker, {', '.join(SUM_COLUMNS)} FROM arm_sum WHERE bandit = $1 "
             "ORDER BY arm, worker",

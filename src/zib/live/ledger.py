@@ -13,7 +13,7 @@ from zib.live import engine
 from zib.live.answers import Decision, LedgerError, Parked, Receipt
 from zib.live.database import Connection, Database, open_database
 from zib.live.engine import ACTIVE, PAUSED, RETIRED, Book, Reported, Work
-from zib.live.even import EvenModel
+from zib.live.keeper import Keeper
 from zib.live.opening import Given, open_book, write_arms
 from zib.live.outcome import EVENT, REVISION, SECOND, Outcome
 from zib.live.pages import looking
@@ -164,15 +164,19 @@ class Ledger:
         self._owns = not isinstance(database, Database)
         self._database = open_database(database, room=None if background else 0)
         self._writer: Writer | None = None
+        self._keeper: Keeper | None = None
         try:
             self._writer = Writer(self._database, background=background)
             self._book: Book = self._writer.call(
                 lambda c: open_book(c, name, labels, given, self._now)
             )
             self._requests = Requests(self._book, self._now)
-            self._book.model = EvenModel(name)
             if shadow is not None:
                 self.set_shadow(shadow)
+            self._keeper = Keeper(self._book, self._database, self._writer, self._now)
+            self._keeper.open()
+            if background:
+                self._keeper.start()
         except BaseException:
             self.close()
             raise
@@ -181,6 +185,8 @@ class Ledger:
 
     def close(self) -> None:
         """Finish what was asked for, and give everything back; nothing is lost without it."""
+        if self._keeper is not None:
+            self._keeper.close()
         if self._writer is not None:
             self._writer.close()
         if self._owns:
@@ -502,6 +508,17 @@ class Ledger:
             "INSERT INTO audit (bandit, at, who, action, detail) VALUES ($1, $2, $3, $4, $5)",
             self._book.number, self._now(), "", action, detail,
         )  # fmt: skip
+
+    # ----------------------------------------------------------------------------------- learning
+
+    def refresh(self) -> int:
+        """Make a model version from what is known now, and return its number.
+
+        In the background this happens by itself, within a second of an event. Where another
+        process makes the versions its latest is taken up.
+        """
+        assert self._keeper is not None
+        return self._keeper.refresh()
 
     # ------------------------------------------------------------------------------------ helpers
 

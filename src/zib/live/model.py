@@ -1,9 +1,10 @@
 """One version of what a ledger has learned, and the decisions that are drawn from it.
 
 A version is made from statistics and never changes. It gives every set of eligible arms one
-**allocation**, a probability per arm, and a decision is drawn from it with u = hash(bandit, version,
-key). So the probability that is logged is exactly the one that was drawn with, every process that
-serves the version gives the same answer, and `replay` recomputes each decision from the log alone.
+**allocation**, a probability per arm, and a decision is drawn from it with u = hash(bandit,
+version, key). So the probability that is logged is exactly the one that was drawn with, every
+process that serves the version gives the same answer, and `replay` recomputes each decision from
+the log alone.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def limits(settings: Settings, n_arms: int) -> GuardRails:
     """
     even = 1.0 / n_arms
     rails = settings.guard_rails
-    return rails._replace(
-        least_share=min(rails.least_share, even), largest_share=max(rails.largest_share, even)
-    )
+    least, largest = min(rails.least_share, even), max(rails.largest_share, even)
+    found: GuardRails = rails._replace(least_share=least, largest_share=largest)
+    return found
 
 
 def check_policy(spec: Any) -> None:
@@ -80,48 +81,52 @@ def check_policy(spec: Any) -> None:
 class Evidence(NamedTuple):
     """What a version knows about every arm; rewards are counted from the inflated value.
 
-    `pulls` holds closed decisions, and each pending one as the zero it counts for.
+    `zeros` holds closed decisions, and each pending one as the fraction it counts for; by `factors`
+    the average of the rewards is multiplied where it depends on the delay.
     """
 
-    pulls: Numbers
     nonzero: Numbers
+    zeros: Numbers
+    factors: Numbers
     total: Numbers
     spread: Numbers
     log_total: Numbers
     log_squares: Numbers
     negative: Numbers
 
+    @property
+    def pulls(self) -> Numbers:
+        """All decisions, as far as they count."""
+        return self.nonzero + self.zeros
+
     @classmethod
     def of(cls, arms: ArmSums, pending: PendingEstimate) -> Self:
-        """Return the evidence from what has happened and what may still come.
-
-        Where amounts depend on the delay, those seen so far are multiplied to stand for all.
-        """
-        n_arms = arms.n_arms
-        found, logs = (_moments(arms.nonzero, arms.sums), _moments(arms.positive, arms.logs))
-        factor, log_factor = pending.factors, np.log(pending.factors)
-        log_mean = np.divide(logs.total, arms.positive, out=np.zeros(n_arms), where=arms.positive > 0)
-        log_mean = log_mean + log_factor
+        """Return the evidence from what has happened and what may still come."""
+        found, logs = _moments(arms.nonzero, arms.sums), _moments(arms.positive, arms.logs)
         return cls(
-            pulls=np.round(arms.nonzero + pending.zeros, DIGITS),
             nonzero=found.nonzero,
-            total=factor * found.total,
-            spread=factor**2 * found.spread,
-            log_total=logs.nonzero * log_mean,
-            log_squares=logs.spread + logs.nonzero * log_mean**2,
+            zeros=np.round(pending.zeros, DIGITS),
+            factors=np.round(pending.factors, DIGITS),
+            total=found.total,
+            spread=found.spread,
+            log_total=logs.total,
+            log_squares=logs.spread + logs.total**2 / np.maximum(logs.nonzero, 1.0),
             negative=found.nonzero - logs.nonzero,
         )
 
-    def state_for(self, spec: Any) -> ArmState:
-        """Return the state of a policy that knows this, before anything is derived from it."""
-        state: ArmState = kernel.init(spec, self.pulls.size)
-        for name in ("pulls", "nonzero", "total", "spread"):
+    def bandit(self, spec: Any, labels: tuple[Hashable, ...], settings: Settings) -> Bandit:
+        """Return the policy that has learned this."""
+        made = Bandit(spec, arms=labels, seed=0, inflated=settings.inflated, draws=settings.draws)
+        state = kernel.init(spec, len(labels))
+        state.pulls[:] = self.nonzero
+        state.clock[0] = self.nonzero.sum()
+        for name in ("nonzero", "total", "spread"):
             getattr(state, name)[:] = getattr(self, name)
-        state.clock[0] = self.pulls.sum()
-        for name in FURTHER:
-            if hasattr(state.own, name):
-                getattr(state.own, name)[:] = getattr(self, name)
-        return state
+        for name in kernel.lookup(spec).own.sums():
+            getattr(state.own, name)[:] = getattr(self, name)
+        made._take(labels, state, made._sums)
+        made.set_pending(self.zeros, amounts=self.factors)
+        return made
 
 
 def _moments(counts: NDArray[np.int64], sums: ExactSums) -> ArmState:
@@ -205,12 +210,14 @@ class Versioned:
         Arms that are newer than the version wait for the next one.
         """
         self.used = True
-        known = tuple(sorted(k for k in eligible if k < len(self.labels)))
-        if not known:
-            raise LedgerError("no model version knows the arm yet: ask again in a second")
+        known = eligible
+        if known != self.active:
+            known = tuple(sorted(k for k in eligible if k < len(self.labels)))
+            if not known:
+                raise LedgerError("no model version knows the arm yet: ask again in a second")
         found = self.allocation(known, key, context)
         k = found.position(fraction(f"{self.name}\0{self.version}\0{key}"))
-        return Drawn(found.labels[k], found.shares[k])
+        return Drawn(known[k], found.shares[k])
 
     def warm_up(self) -> None:
         """Compile what decisions need, before there are any."""
@@ -302,12 +309,10 @@ class Model(Versioned):
     def bandit(self) -> Bandit:
         """The policy that knows what this version knows; made when it is first needed."""
         if self._made is None:
-            spec, settings = self.configuration.policy, self.configuration.settings
-            made = Bandit(
-                spec, arms=self.labels, seed=0, inflated=settings.inflated, draws=settings.draws
+            configuration = self.configuration
+            self._made = self.evidence.bandit(
+                configuration.policy, self.labels, configuration.settings
             )
-            made._take(self.labels, self.evidence.state_for(spec), made._sums)
-            self._made = made
         return self._made
 
     def allocation(
@@ -326,6 +331,7 @@ class Model(Versioned):
         return found
 
     def warm_up(self) -> None:
+        """Compile what decisions among any arms need, before there are any."""
         every = np.arange(len(self.labels))
         with self._lock:
             self.bandit._limited(every, limits(self.configuration.settings, every.size))

@@ -10,6 +10,7 @@ from zib.core import validate
 from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.live.database import Connection
 from zib.live.engine import ACTIVE, Book
+from zib.live.model import check_policy
 from zib.live.settings import Configuration, Settings, label_text
 from zib.mab.adaptive import ZIAdaptive
 from zib.stats.delay import DelayDistribution
@@ -53,9 +54,11 @@ class Given:
                 "events are expected"
             )
         policy, *rest = self.others.values()
-        return Configuration(
-            Settings(**self.settings), ZIAdaptive() if policy is None else policy, *rest
-        )
+        policy = ZIAdaptive() if policy is None else policy
+        found = Configuration(Settings(**self.settings), policy, *rest)
+        if not found.is_contextual:
+            check_policy(policy)
+        return found
 
     def refuse_other(self, name: str, kept: Configuration) -> None:
         """Raise if something differs from what the bandit was made with."""
