@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import zib
+from zib.core.entry import interpreted
 from zib.live import Ledger, LedgerError
 from zib.live.keeper import Keeper
 from zib.live.model import Model
@@ -17,6 +18,13 @@ from zib.live.statistics import read_statistics
 from zib.mab import NormalTS
 
 DAY = 86_400.0
+
+
+@pytest.fixture(autouse=True)
+def _interpreted():
+    """Nothing is compiled: what is tested here is not how fast policies are."""
+    with interpreted():
+        yield
 
 
 class Clock:

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import zib
+from zib.core.entry import interpreted
 from zib.core.validate import InvalidParameterError
 from zib.live.engine import ACTIVE, PAUSED, RETIRED, fraction
 from zib.live.model import Evidence, Model, check_policy, in_flight, limits
@@ -20,6 +21,13 @@ from zib.mab import NormalTS, ZIAdaptive
 LABELS = ("a", "b", "c")
 DAY = 86_400.0
 NOW = round(100 * DAY * SECOND)
+
+
+@pytest.fixture(autouse=True)
+def _interpreted():
+    """Nothing is compiled: what is tested here is not how fast policies are."""
+    with interpreted():
+        yield
 
 
 def configured(policy=None, **settings):

@@ -214,12 +214,12 @@ class Part(tuple[Any, ...], metaclass=Fixed):
         )
 
     @classmethod
-    def sums(cls) -> set[str]:
+    def sum_names(cls) -> set[str]:
         """Return the names of the arrays that add up over rewards."""
         found: set[str] = set()
         for name, array in cls.declared.items():
             if isinstance(array, Nested):
-                found |= {f"{name}.{inner}" for inner in array.kind.sums()}
+                found |= {f"{name}.{inner}" for inner in array.kind.sum_names()}
             elif array.is_sum:
                 found.add(name)
         return found
@@ -227,7 +227,7 @@ class Part(tuple[Any, ...], metaclass=Fixed):
     @classmethod
     def keeps_sums(cls) -> bool:
         """Whether anything declared adds up over rewards."""
-        return bool(cls.sums())
+        return bool(cls.sum_names())
 
     def conflict(self, state: Any) -> str | None:
         """Return, in words, how the arrays contradict each other or the rest of the state.

@@ -8,6 +8,7 @@ processor: where they take long, versions come less often.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
@@ -184,7 +185,10 @@ class Keeper:
 
     def start(self) -> None:
         """Make versions in a thread from now on."""
-        self._thread = threading.Thread(target=self._loop, name="zib-keeper", daemon=True)
+        run = contextvars.copy_context().run  # settings of the caller hold for the thread, too
+        self._thread = threading.Thread(
+            target=run, args=[self._loop], name="zib-keeper", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:

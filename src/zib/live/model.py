@@ -70,7 +70,7 @@ def check_policy(spec: Any) -> None:
             "`policy` must take rewards of any size, since the events of a decision add up; "
             f"got {name}, for rewards in [{low:g}, {high:g}]"
         )
-    unknown = kernel.lookup(spec).own.sums() - set(FURTHER)
+    unknown = kernel.lookup(spec).own.sum_names() - set(FURTHER)
     if unknown:
         raise InvalidParameterError(
             f"`policy` must not keep further sums of its own; got {name}, which keeps "
@@ -122,7 +122,7 @@ class Evidence(NamedTuple):
         state.clock[0] = self.nonzero.sum()
         for name in ("nonzero", "total", "spread"):
             getattr(state, name)[:] = getattr(self, name)
-        for name in kernel.lookup(spec).own.sums():
+        for name in kernel.lookup(spec).own.sum_names():
             getattr(state.own, name)[:] = getattr(self, name)
         made._take(labels, state, made._sums)
         made.set_pending(self.zeros, amounts=self.factors)
