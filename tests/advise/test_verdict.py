@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.advise.winners import winner_rates
+from tests.advise.winners import LAWS, winner_rates
 from zib.logs import LoggedData
 from zib.logs.advise import advise
 from zib.logs.advise.collect import collect
@@ -227,3 +227,61 @@ def test_true_differences_are_found_as_often_as_with_welch(
     found = winner_rates(3, [4_000] * k, [p] * (k - 1) + [best], law, reps=1_500)
     assert 0.2 < found.welch < 0.95
     assert found.ours >= 0.95 * found.welch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rows", "p", "law"),
+    [
+        ([7_500, 5_000], 0.005, "lognormal 1.5"),
+        ([2_000, 1_000], 0.025, "exponential"),
+        ([2_400, 800], 0.05, "gamma 0.5"),
+        ([20_000, 5_000], 0.05, "lognormal 1"),
+    ],
+)
+def test_neither_the_longer_nor_the_shorter_arm_is_found_better_less_often_than_with_welch(
+    rows: list[int], p: float, law: str
+) -> None:
+    """Lengths from 3:2 to 4:1, where Welch's test keeps its level.
+
+    Logs are the same for both tests, so the ratio has hardly any noise.
+    """
+    for better in (0, 1):
+        chances = np.array([p, p])
+        # a difference of about 2.3 standard errors
+        chances[better] *= 1.0 + 2.3 * relative_error(rows, p, law)
+        found = winner_rates(11, rows, list(chances), law, reps=1_500)
+        assert 0.2 < found.welch < 0.95
+        assert found.ours_by_arm[better] >= 0.95 * found.welch_by_arm[better]
+
+
+def relative_error(rows: list[int], p: float, law: str) -> float:
+    """Return the standard error of the difference of two averages, in units of their mean."""
+    x = LAWS[law](np.random.default_rng(0), 1_000_000)
+    variance = p * float(np.mean(x**2)) - (p * float(x.mean())) ** 2
+    return float(np.sqrt(variance * (1.0 / np.array(rows)).sum())) / (p * float(x.mean()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rows", "p", "law"),
+    [
+        ([4_800, 800], 0.05, "gamma 0.5"),
+        ([3_000, 1_000], 0.02, "exponential"),
+        ([18_000, 2_000], 0.01, "lognormal 1.5"),
+    ],
+)
+def test_welch_finds_the_longer_of_two_equal_arms_better_too_often(
+    rows: list[int], p: float, law: str
+) -> None:
+    """3 000 logs at 6 %, the worst kinds first: more than 7.5 % with probability 4e-4.
+
+    Welch's test finds the longer arm better in 5.3, 6.5 and 15 %, where 2.5 would be fair: less
+    than 3.5 % has a probability below 1e-5.
+    """
+    found = winner_rates(12, rows, p, law, reps=3_000)
+    assert found.ours <= 0.075
+    assert found.welch_by_arm[0] > 0.035
+    assert found.welch_by_arm[1] < 0.5 * found.welch_by_arm[0]
+    assert found.ours_by_arm[0] <= found.welch_by_arm[0]
+    assert found.ours_by_arm[1] >= found.welch_by_arm[1]

@@ -19,6 +19,7 @@ Law = Callable[[np.random.Generator, int], np.ndarray]
 LAWS: dict[str, Law] = {
     "constant": lambda rng, n: np.ones(n),
     "exponential": lambda rng, n: rng.exponential(size=n),
+    "gamma 0.5": lambda rng, n: rng.gamma(0.5, size=n),
     "lognormal 1": lambda rng, n: rng.lognormal(0.0, 1.0, n),
     "lognormal 1.5": lambda rng, n: rng.lognormal(0.0, 1.5, n),
 }
@@ -54,18 +55,20 @@ def welch(values: ArmValues) -> ArmValues:
     return ArmValues(values.value, values.covariance, values.df)
 
 
-def wins(values: ArmValues, level: float = 0.95) -> bool:
-    """Return whether the leader beats each other arm: the rule of the verdict *ship*."""
+def winner(values: ArmValues, level: float = 0.95) -> int | None:
+    """Return the leader if it beats each other arm: the rule of the verdict *ship*."""
     leader = int(np.argmax(values.value))
     low = difference(values, leader, level=level).low
-    return bool((np.delete(low, leader) > 0.0).all())
+    return leader if (np.delete(low, leader) > 0.0).all() else None
 
 
 class Rates(NamedTuple):
-    """Share of logs with a winner, by our rule and by Welch's test."""
+    """Share of logs with a winner, by our rule and by Welch's test, and of those each arm wins."""
 
     ours: float
     welch: float
+    ours_by_arm: np.ndarray
+    welch_by_arm: np.ndarray
 
 
 def winner_rates(
@@ -75,9 +78,11 @@ def winner_rates(
     rng = np.random.default_rng(seed)
     n = np.asarray(rows)
     chance = np.broadcast_to(np.asarray(p, dtype=np.float64), n.shape)
-    ours = theirs = 0
+    ours, theirs = np.zeros(n.size), np.zeros(n.size)
     for found in logs(rng, n, chance, LAWS[law], scale, reps):
         values = arm_values(found)
-        ours += wins(values)
-        theirs += wins(welch(values))
-    return Rates(ours / reps, theirs / reps)
+        for count, by in ((ours, values), (theirs, welch(values))):
+            best = winner(by)
+            if best is not None:
+                count[best] += 1.0 / reps
+    return Rates(float(ours.sum()), float(theirs.sum()), ours, theirs)

@@ -30,6 +30,9 @@ DRAWS = 20_000
 NUMBERS = 8_000_000  # drawn at most, for thousands of arms
 NORMAL = 200  # degrees of freedom from which Student's law counts as normal
 SALT = 15  # of the draws
+TOLERATED = (
+    0.12  # skewness of a difference that needs no correction, for arms of very unequal length
+)
 
 
 @dataclass(frozen=True)
@@ -118,19 +121,36 @@ def difference(values: ArmValues, leader: int, *, level: float = LEVEL) -> Estim
 
     Notes
     -----
-    For independent arms the interval is Welch's. Two precautions make it hold for rewards that are
-    mostly zero, in arms of unequal length: no variance below `ArmValues.floor`, and Hall's
-    correction with the skewness of all arms together, which is zero for arms of equal length. Each
-    arm's own skewness would be mostly noise: with it, A/A logs of equal arms get a winner in up to
-    8 instead of 5 per cent. The arm minus itself is 0 [0, 0].
+    For independent arms the interval is Welch's, with two precautions for rewards that are mostly
+    zero. No variance is below `ArmValues.floor`. And arms of unequal length are corrected for the
+    skewness of their difference by Hall's transformation, as far as the level needs it.
+
+    The mean of the shorter arm varies more and is skewed, and when it is too small, so is its
+    error. Welch's test therefore finds the longer arm better too often and the shorter one too
+    rarely. To first order the two errors cancel, so a small skewness g leaves the level as it is,
+    and correcting it would only move decisions from one direction to the other. What is corrected
+    is the part of |g| above 0.12·(n + m)/|n − m|, nothing for equal lengths n and m. The number is
+    from simulation. In 924 kinds of log of two equal arms (p from .005 to .2, 4 to 200 payments in
+    the shorter arm, magnitudes from constant to log-normal with σ = 1.5, lengths up to 20 : 1) a
+    winner was found in at most 6.1 per cent, give or take 0.3 (Welch's test: 26 per cent, above 6
+    in 405 kinds). Where Welch's test stays below 6 per cent, true differences are found at least
+    0.94 times as often as with it, whichever arm is better, and 0.998 times on average. Elsewhere
+    the longer arm is found better less often than with Welch's test, which finds it too often when
+    arms are equal.
+
+    The skewness is that of all arms together. Each arm's own would be mostly noise: with it, logs
+    of equal arms get a winner in up to 8 instead of 5 per cent. The arm minus itself is 0 [0, 0].
     """
     variance, df = variance_of_differences(values, leader)
     bent: Any = 0.0
     if values.size is not None:
         one = 1.0 / values.size
-        bent = (one[leader] ** 2 - one**2) / (one[leader] + one) ** 1.5 * values.skewness
+        unequal, total = one[leader] - one, one[leader] + one
+        whole = values.skewness * unequal / np.sqrt(total)
+        least = TOLERATED * total / np.where(unequal, np.abs(unequal), 1.0)
+        bent = np.where(unequal, np.copysign(np.maximum(np.abs(whole) - least, 0.0), whole), 0.0)
     apart = values.value[leader] - values.value
-    found = skewed(apart, np.sqrt(variance), bent, df=df, level=level)
+    found = skewed(apart, np.sqrt(variance), bent, df=df, level=level, steady=True)
     known = (variance > 0.0) & np.isfinite(variance)
     low, high = np.where(known, found.low, -np.inf), np.where(known, found.high, np.inf)
     low[leader] = high[leader] = 0.0

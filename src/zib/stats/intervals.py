@@ -231,7 +231,13 @@ def log_ratio(
 
 
 def skewed(
-    value: Any, error: Any, skewness: Any, *, df: Any = np.inf, level: float = LEVEL
+    value: Any,
+    error: Any,
+    skewness: Any,
+    *,
+    df: Any = np.inf,
+    level: float = LEVEL,
+    steady: bool = False,
 ) -> Estimate:
     """Return Student's interval of a skewed estimate, corrected by Hall's transformation.
 
@@ -243,6 +249,8 @@ def skewed(
         The skewness of the estimate: for a mean of n observations theirs divided by √n.
     df
         Degrees of freedom of the standard error, at most.
+    steady
+        Whether they hold as they are, whatever the skewness.
 
     Notes
     -----
@@ -273,7 +281,8 @@ def skewed(
     g = np.asarray(skewness, dtype=np.float64)
     bent = np.isfinite(g) & (np.abs(g) > 1e-6)
     size = np.where(bent, np.abs(g), 1.0)
-    t = np.asarray(t_quantile(np.where(bent, np.minimum(df, 2.0 / size**2), df), level))
+    few = bent & (not steady)
+    t = np.asarray(t_quantile(np.where(few, np.minimum(df, 2.0 / size**2), df), level))
     known = np.isfinite(t) & ~np.isnan(error)
     t = np.where(known, t, 1.0)
     # the skewness with 1 − (2g/3)(t + g/6) = LEAST is the largest used
