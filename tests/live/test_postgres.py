@@ -109,6 +109,12 @@ def test_new_tables_are_read_by_their_keys(url: str) -> None:
     connection = PostgresDatabase(url).connect()
     plan = connection.rows("EXPLAIN SELECT * FROM decision WHERE id = ANY('{a,b}'::text[])")
     assert "Seq Scan" not in str(plan)
+    # and in an order that does not change with the system and its languages
+    sorts = (
+        "SELECT DISTINCT attcollation::regcollation::text FROM pg_attribute "
+        "WHERE attrelid IN ('decision'::regclass, 'event'::regclass) AND attname = 'id'"
+    )
+    assert connection.rows(sorts) == [('"C"',)]
     connection.close()
 
 

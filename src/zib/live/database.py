@@ -25,6 +25,7 @@ class Connection(ABC):
 
     name: str  # of the database system
     serial: str  # type of a column that counts rows
+    names: str  # type of a column of names, compared letter by letter
     shared: bool  # whether other processes may write at the same time
     worker: int = 0  # the slot that counters of this process are kept under
 
@@ -169,7 +170,7 @@ def upgrade(connection: Connection, *, steps: Iterable[tuple[int, str]] | None =
         refuse_newer(version, latest)
         for number, sql in known:
             if number > version:
-                c.script(sql.replace("{serial}", c.serial))
+                c.script(sql.replace("{serial}", c.serial).replace("{name}", c.names))
                 c.run(
                     "INSERT INTO zib_schema (version, at) VALUES ($1, $2)",
                     number,

@@ -74,6 +74,7 @@ class SQLiteConnection(Connection):
 
     name = "sqlite"
     serial = "INTEGER PRIMARY KEY"
+    names = "TEXT"
     shared = False
 
     def __init__(self, path: Path, *, read_only: bool = False, room: int = ROOM) -> None:

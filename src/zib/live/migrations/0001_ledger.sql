@@ -4,7 +4,7 @@
 
 CREATE TABLE bandit (
     id BIGINT PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
+    name {name} NOT NULL UNIQUE,
     settings TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     shadow BIGINT -- number of the arm that is served whatever the policy wants
@@ -29,7 +29,7 @@ CREATE TABLE model (
 
 CREATE TABLE decision (
     seq {serial},
-    id TEXT NOT NULL UNIQUE,
+    id {name} NOT NULL UNIQUE,
     bandit BIGINT NOT NULL,
     key TEXT NOT NULL,
     request TEXT NOT NULL,
@@ -50,8 +50,8 @@ CREATE TABLE decision (
 
 CREATE TABLE event (
     bandit BIGINT NOT NULL,
-    id TEXT NOT NULL,
-    decision TEXT NOT NULL,
+    id {name} NOT NULL,
+    decision {name} NOT NULL,
     kind BIGINT NOT NULL,
     value DOUBLE PRECISION,
     at BIGINT NOT NULL,
@@ -104,7 +104,7 @@ CREATE TABLE converted (
 
 CREATE TABLE counter (
     bandit BIGINT NOT NULL,
-    name TEXT NOT NULL,
+    name {name} NOT NULL,
     worker BIGINT NOT NULL,
     n BIGINT NOT NULL,
     PRIMARY KEY (bandit, name, worker)
