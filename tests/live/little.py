@@ -25,6 +25,7 @@ class Shares:
     def __init__(self, shares: Sequence[float], version: int = 1) -> None:
         self.shares = tuple(shares)
         self.version = version
+        self.active = tuple(range(len(self.shares)))
 
     def draw(self, key: str, eligible: tuple[int, ...], context: str | None) -> Drawn:
         whole = sum(self.shares[k] for k in eligible)

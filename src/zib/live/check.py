@@ -185,7 +185,7 @@ class _Known:
     def __init__(self, connection: Connection, bandit: Bandit) -> None:
         versions = connection.rows("SELECT version FROM model WHERE bandit = $1", bandit.id)
         self._arms = np.array(list(bandit.arms), dtype=np.int64)
-        self._versions = np.array([0, *(number for (number,) in versions)], dtype=np.int64)
+        self._versions = np.array([number for (number,) in versions], dtype=np.int64)
         self._eligible: dict[str, frozenset[int]] = {}
 
     def check(self, page: Columns, problems: _Problems) -> NDArray[np.bool_]:
