@@ -81,6 +81,7 @@ SPECS = {
     "windowed zi-ts": mab.Windowed(mab.ZITS(horizon=T, sigma=1.0), length=50),
     "windowed zi-imed": mab.Windowed(mab.ZIIMED(sigma=1.0), length=60),
     "windowed kl-ucb": mab.Windowed(mab.KLUCB(scale=5.0), length=40),
+    "pending ucb1": mab.Pending(mab.UCB1(scale=2.0), every=3, per_arm=True),
 }
 
 # Policies that are told the category of every reward.

@@ -18,6 +18,7 @@ from zib.env import (
     ContextBlock,
     ContextualGLM,
     ContextualOutcomes,
+    Delayed,
     DisjointContextual,
     DisjointGLM,
     DriftingActions,
@@ -26,6 +27,7 @@ from zib.env import (
     Exponential,
     ExponentialMAB,
     GaussianMAB,
+    Lomax,
     Mixture,
     MixtureMAB,
     OutcomesMAB,
@@ -34,6 +36,7 @@ from zib.env import (
     RandomContextual,
     RandomMAB,
     RoundBlock,
+    Uniform,
     ZeroInflated,
 )
 from zib.testing import check_environment
@@ -63,6 +66,14 @@ EXAMPLES: dict[str, Any] = {
     "OutcomesMAB by arm": OutcomesMAB([[1.0, 2.0], [3.0, -1.0]], [[0.5, 0.5], [0.1, 0.2]]),
     "RandomMAB": RandomMAB("exponential", n_arms=3),
     "LoanMarket": LoanMarket(),
+    "Delayed": Delayed(RandomMAB("gaussian", n_arms=2), delay=Exponential(9.0), window=20),
+    "Delayed by arm": Delayed(
+        GaussianMAB([1.0, 2.0], [0.3, 0.1], 0.5, inflated=1.5),
+        delay=[Uniform(1.0, 5.0), Lomax(4.0, 1.5)],
+        window=4,
+        starts=[7, 0],
+        trend=-0.5,
+    ),
     "BootstrapMAB": BootstrapMAB(_log()),
     "PathMAB": PathMAB(probs=[[0.1, 0.2], [0.3, 0.2]], means=[1.0, -1.0], sigma=0.5, starts=[0, 9]),
     "DriftingMAB jumps": DriftingMAB(n_arms=3, prob_speed=0.02, mean_speed=0.01),

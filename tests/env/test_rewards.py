@@ -17,9 +17,11 @@ from zib.env import (
     GaussianMixture,
     Law,
     LogNormal,
+    Lomax,
     Pareto,
     QuantileTable,
     StudentT,
+    Uniform,
     ZeroInflated,
     law_from_dict,
 )
@@ -38,6 +40,8 @@ CONTINUOUS = [
     (LogNormal(0.3, 0.8), stats.lognorm(s=0.8, scale=math.exp(0.3)).cdf),
     (StudentT(1.0, 2.0, 2.5), stats.t(2.5, 1.0, 2.0).cdf),
     (Pareto(3.0, 2.5), stats.pareto(2.5, scale=1.8).cdf),
+    (Lomax(3.0, 2.5), stats.lomax(2.5, scale=4.5).cdf),
+    (Uniform(-1.0, 3.0), stats.uniform(-1.0, 4.0).cdf),
     (TABLE, lambda x: np.interp(x, TABLE.values, TABLE.levels)),
 ]
 LAWS = [law for law, _ in CONTINUOUS]
@@ -47,8 +51,18 @@ names = [type(law).__name__ for law in LAWS]
 
 @pytest.mark.parametrize(("law", "cdf"), CONTINUOUS, ids=names)
 def test_draws_follow_the_law(law, cdf, rng):
-    # Kolmogorov-Smirnov at level 1e-5: each of the 7 cases fails by chance with that probability.
+    # Kolmogorov-Smirnov at level 1e-5: each of the 9 cases fails by chance with that probability.
     assert stats.kstest(law.sample(rng, 20_000), cdf).pvalue > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("law", "cdf"), [pair for pair in CONTINUOUS if hasattr(pair[0], "_quantile")], ids=repr
+)
+def test_quantiles_are_those_of_the_law(law, cdf):
+    levels = np.linspace(0.001, 0.999, 21)
+    places = law._quantile(levels)
+    assert law._cdf(places) == pytest.approx(levels, rel=1e-9)
+    assert cdf(places) == pytest.approx(levels, rel=1e-9)
 
 
 @pytest.mark.parametrize("prob", [0.0, 0.001, 0.3, 0.97, 1.0])
@@ -81,6 +95,8 @@ def test_moments_in_closed_form():
     assert Pareto(3.0, 2.5).mean == pytest.approx(stats.pareto(2.5, scale=1.8).mean(), rel=1e-12)
     assert Pareto(3.0, 2.5).variance == pytest.approx(stats.pareto(2.5, scale=1.8).var())
     assert Pareto(3.0, 1.5).variance == math.inf
+    assert Lomax(3.0, 2.5).variance == pytest.approx(stats.lomax(2.5, scale=4.5).var())
+    assert Lomax(3.0, 1.5).variance == math.inf
     # Uniform pieces: E X = sum of weight times midpoint.
     assert TABLE.mean == pytest.approx(0.3 * -0.25 + 0.6 * 1.25 + 0.1 * 4.0)
     second = sum(
@@ -99,6 +115,8 @@ def test_absolute_moments(order):
         (LogNormal(0.3, 0.8), stats.lognorm(s=0.8, scale=math.exp(0.3)), (0, np.inf)),
         (StudentT(1.0, 2.0, 6.5), stats.t(6.5, 1.0, 2.0), (-np.inf, np.inf)),
         (Pareto(3.0, 6.5), stats.pareto(6.5, scale=3 * 5.5 / 6.5), (3 * 5.5 / 6.5, np.inf)),
+        (Lomax(3.0, 6.5), stats.lomax(6.5, scale=16.5), (0, np.inf)),
+        (Uniform(-1.0, 3.0), stats.uniform(-1.0, 4.0), (-1.0, 3.0)),
     ]
 
     def integrand(x, frozen):
@@ -134,7 +152,7 @@ def test_sample_mean_agrees_with_mean(law, rng):
     draws = law.sample(rng, n)
     # Five standard errors: error probability about 6e-7 per case for the light tails; Pareto and
     # Student with 2.5 degrees of freedom have slower tails, hence the wider allowance of 12.
-    allowance = 12 if isinstance(law, (StudentT, Pareto)) else 5
+    allowance = 12 if isinstance(law, (StudentT, Pareto, Lomax)) else 5
     assert abs(draws.mean() - law.mean) < allowance * math.sqrt(law.variance / n)
 
 
@@ -200,7 +218,7 @@ def test_sizes_of_rewards():
     assert ZeroInflated(plain, 0.3, inflated=2.0).subgaussian_size < reward.subgaussian_size
     assert ZeroInflated(Exponential(2.0), 0.3).subgaussian_size == math.inf
     assert ZeroInflated(Exponential(2.0), 0.3).subexponential_size >= 2.0
-    for heavy in (LogNormal(0.0, 1.0), StudentT(0.0, 1.0, 3.0), Pareto(1.0, 3.0)):
+    for heavy in (LogNormal(0.0, 1.0), StudentT(0.0, 1.0, 3.0), Pareto(1.0, 3.0), Lomax(1.0, 3.0)):
         assert heavy.subgaussian_size == heavy.subexponential_size == math.inf
         assert ZeroInflated(heavy, 0.3).size("subexponential") == math.inf
         assert ZeroInflated(heavy, 0.0).size("subexponential") == 0.0

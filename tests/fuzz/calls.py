@@ -157,6 +157,8 @@ def constructors() -> Iterator[Call]:
         env.GaussianMixture(1.0, 0.5),
         env.LogNormal(0.1, 0.5),
         env.Pareto(2.0, 1.5),
+        env.Lomax(2.0, 1.5),
+        env.Uniform(0.0, 2.0),
         env.StudentT(1.0, 1.0, 3.0),
         env.Empirical([1.0, 2.0], [0.5, 0.5]),
         env.QuantileTable([0.0, 0.5, 1.0], [1.0, 2.0, 4.0]),

@@ -21,6 +21,7 @@ class Role(IntEnum):
     INSTANCE = 2
     BOOTSTRAP = 3
     ALLOCATION = 4
+    DELAY = 5
 
 
 def stream(seed: int, role: Role, *key: int) -> np.random.Generator:

@@ -3,6 +3,7 @@
 from importlib import import_module as _import_module
 
 from zib.env.contextual import PAPER_SPARSITIES, ContextBlock, ContextualGLM, RandomContextual
+from zib.env.delayed import Delayed
 from zib.env.disjoint import DisjointContextual, DisjointGLM
 from zib.env.drift import (
     DriftingActions,
@@ -20,8 +21,10 @@ from zib.env.laws import (
     GaussianMixture,
     Law,
     LogNormal,
+    Lomax,
     Pareto,
     StudentT,
+    Uniform,
 )
 from zib.env.logged import BootstrapContextual, BootstrapMAB
 from zib.env.mab import (
@@ -57,6 +60,7 @@ __all__ = [
     "ContextualEnvironment",
     "ContextualGLM",
     "ContextualOutcomes",
+    "Delayed",
     "DisjointContextual",
     "DisjointGLM",
     "DriftingActions",
@@ -71,6 +75,7 @@ __all__ = [
     "GaussianMixture",
     "Law",
     "LogNormal",
+    "Lomax",
     "Mixture",
     "MixtureMAB",
     "MovingMAB",
@@ -83,6 +88,7 @@ __all__ = [
     "RandomMAB",
     "RoundBlock",
     "StudentT",
+    "Uniform",
     "ZeroInflated",
     "from_dict",
     "law_from_dict",

@@ -29,7 +29,7 @@ class Law(Named, ABC):
     A subclass declares its parameters as fields (or is a frozen dataclass): two laws with the same
     parameters are equal, a law can be a dictionary key and its ``repr`` rebuilds it. To write one,
     give `_draw`, `mean`, `variance` and `moment`; the sizes default to infinity, which means that
-    there is none.
+    there is none. A law of delays (`zib.env.Delayed`) also has `_cdf` and `_quantile`, on arrays.
     """
 
     entry: ClassVar[str] = "kind"
@@ -201,6 +201,12 @@ class Exponential(Law, positional=1):
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         return rng.exponential(self.mean, n)
 
+    def _cdf(self, x: Array) -> Array:
+        return -np.expm1(-np.maximum(x, 0.0) / self.mean)
+
+    def _quantile(self, level: Array) -> Array:
+        return -self.mean * np.log1p(-level)
+
     @property
     def variance(self) -> float:
         """Return Var X = mean²."""
@@ -242,6 +248,17 @@ class LogNormal(Law, positional=2):
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         return rng.lognormal(self.log_mean, self.log_sd, n)
+
+    def _cdf(self, x: Array) -> Array:
+        from scipy.special import ndtr
+
+        with np.errstate(divide="ignore"):
+            return np.asarray(ndtr((np.log(np.maximum(x, 0.0)) - self.log_mean) / self.log_sd))
+
+    def _quantile(self, level: Array) -> Array:
+        from scipy.special import ndtri
+
+        return np.asarray(np.exp(self.log_mean + self.log_sd * ndtri(level)))
 
     @property
     def mean(self) -> float:
@@ -350,6 +367,96 @@ class Pareto(Law, positional=2):
         return self.shape * math.exp(order * math.log(self.scale)) / (self.shape - order)
 
 
+class Lomax(Law, positional=2):
+    """Pareto's tail from zero on: P(X > x) = (1 + x/scale)^(−shape), given its mean.
+
+    The mean fixes scale = mean·(shape − 1). E X^q is finite exactly for q < shape.
+
+    Examples
+    --------
+    >>> Lomax(mean=2.0, shape=3.0).variance
+    12.0
+    """
+
+    mean: float = positive()
+    shape: float = real(low=1.0, closed="neither")
+
+    @property
+    def scale(self) -> float:
+        """Return mean·(shape − 1)."""
+        return self.mean * (self.shape - 1.0)
+
+    def _draw(self, rng: np.random.Generator, n: int) -> Array:
+        return self.scale * rng.pareto(self.shape, n)
+
+    def _cdf(self, x: Array) -> Array:
+        return -np.expm1(-self.shape * np.log1p(np.maximum(x, 0.0) / self.scale))
+
+    def _quantile(self, level: Array) -> Array:
+        return self.scale * np.expm1(-np.log1p(-level) / self.shape)
+
+    @property
+    def variance(self) -> float:
+        """Return Var X = mean²·shape/(shape − 2), or inf for shape <= 2."""
+        a = self.shape
+        return self.mean**2 * a / (a - 2.0) if a > 2.0 else math.inf
+
+    def moment(self, order: float) -> float:
+        """Return E X^order = scale^order·Γ(1 + order)Γ(shape − order)/Γ(shape), or inf."""
+        order, a = _order(order), self.shape
+        if order >= a:
+            return math.inf
+        logs = math.lgamma(1.0 + order) + math.lgamma(a - order) - math.lgamma(a)
+        return _exp(order * math.log(self.scale) + logs)
+
+
+class Uniform(Law, positional=2):
+    """The uniform law on [low, high].
+
+    Examples
+    --------
+    >>> Uniform(0.0, 6.0).variance
+    3.0
+    """
+
+    low: float = real()
+    high: float = real()
+
+    def check(self) -> None:
+        """Raise unless low < high."""
+        check.real("high", self.high, self.low, closed="neither")
+
+    def _draw(self, rng: np.random.Generator, n: int) -> Array:
+        return rng.uniform(self.low, self.high, n)
+
+    def _cdf(self, x: Array) -> Array:
+        return np.clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
+
+    def _quantile(self, level: Array) -> Array:
+        return self.low + (self.high - self.low) * level
+
+    @property
+    def mean(self) -> float:
+        """Return (low + high)/2."""
+        return 0.5 * (self.low + self.high)
+
+    @property
+    def variance(self) -> float:
+        """Return (high − low)²/12."""
+        return (self.high - self.low) ** 2 / 12.0
+
+    @property
+    def subgaussian_size(self) -> float:
+        """Return the standard deviation, which is the smallest valid size."""
+        return math.sqrt(self.variance)
+
+    def moment(self, order: float) -> float:
+        """Return E|X|^order."""
+        power = _order(order) + 1.0
+        ends = [math.copysign(abs(x) ** power, x) for x in (self.low, self.high)]
+        return (ends[1] - ends[0]) / (power * (self.high - self.low))
+
+
 class Constant(Law, positional=1):
     """The law that always gives the same value.
 
@@ -363,6 +470,12 @@ class Constant(Law, positional=1):
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         return np.full(n, self.value)
+
+    def _cdf(self, x: Array) -> Array:
+        return np.asarray(x >= self.value, dtype=np.float64)
+
+    def _quantile(self, level: Array) -> Array:
+        return np.full(np.shape(level), self.value)
 
     @property
     def mean(self) -> float:

@@ -330,6 +330,14 @@ class QuantileTable(_Bounded, positional=2):
         levels, values = self._arrays
         return np.interp(rng.random(n), levels, values)
 
+    def _cdf(self, x: Array) -> Array:
+        levels, values = self._arrays
+        return np.interp(x, values, levels)
+
+    def _quantile(self, level: Array) -> Array:
+        levels, values = self._arrays
+        return np.interp(level, levels, values)
+
     def quantile(self, level: float) -> float:
         """Return the quantile at `level`."""
         levels, values = self._arrays

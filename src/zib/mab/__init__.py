@@ -19,6 +19,7 @@ from zib.mab.kl import ZIIMED as ZIIMED
 from zib.mab.kl import ZIKLUCB as ZIKLUCB
 from zib.mab.outcomes import OutcomesKLUCB as OutcomesKLUCB
 from zib.mab.outcomes_posterior import OutcomesPosterior as OutcomesPosterior
+from zib.mab.pending import Pending as Pending
 from zib.mab.posterior import ZIPosterior as ZIPosterior
 from zib.mab.thompson import ZITS as ZITS
 from zib.mab.thompson import ZIExponentialTS as ZIExponentialTS

@@ -1,13 +1,14 @@
 """The loops that play: one policy against one environment, one replication, checkpoints only.
 
-Three kinds of environments are played by three loops. Where arms do not change (`_by_arm`), rewards
-are drawn in NumPy, in blocks per arm, from one random stream per arm. The sizes of the blocks
-depend on nothing but how often that arm was refilled, so the j-th pull of an arm pays the same to
-every policy; the loop runs until it needs a reward that is not there yet, returns, and goes on
-after the refill. Where arms change with the round (`_by_round`) and where contexts arrive
-(`_with_contexts`), the rewards of *all* arms are drawn in blocks of rounds from one stream.
-Nothing in a block depends on what is played, so all policies of a replication face the same rounds,
-also those that do not look at the context (`_without_looking`).
+Three kinds of environments are played by three loops; the one for rewards that come late is in
+`zib.sim.delayed`. Where arms do not change (`_by_arm`), rewards are drawn in NumPy, in blocks per
+arm, from one random stream per arm. The sizes of the blocks depend on nothing but how often that
+arm was refilled, so the j-th pull of an arm pays the same to every policy; the loop runs until it
+needs a reward that is not there yet, returns, and goes on after the refill. Where arms change with
+the round (`_by_round`) and where contexts arrive (`_with_contexts`), the rewards of *all* arms are
+drawn in blocks of rounds from one stream. Nothing in a block depends on what is played, so all
+policies of a replication face the same rounds, also those that do not look at the context
+(`_without_looking`).
 
 The functions that do the rounds (`_play_arms`, `_play_rounds`, `_play_contexts`) are plain Python
 on arrays. They run interpreted and compiled, and know nothing of who draws or who waits.
@@ -57,7 +58,7 @@ def tell_nobody(more: int) -> None:
     """Take no notice of checkpoints that were reached."""
 
 
-class _Replication(NamedTuple):
+class Replication(NamedTuple):
     """One replication about to be played: who plays where, and from which random streams."""
 
     spec: Any
@@ -87,11 +88,23 @@ def play(
         return stream(seed, role, replication, *arm)
 
     instance = environment.instance(own_stream(Role.INSTANCE))
-    one = _Replication(spec, instance, checkpoints, own_stream, compiled, on_checkpoint)
+    one = Replication(spec, instance, checkpoints, own_stream, compiled, on_checkpoint)
+    return player_of(environment)(one)
+
+
+def player_of(environment: Any) -> Callable[[Replication], Run]:
+    """Return the function that plays a replication in such an environment."""
+    for name, player in FURTHER.items():
+        if getattr(environment, name, False):
+            return player
     if hasattr(environment, "n_features"):
-        free = type(spec) in kernel.REGISTRY
-        return _without_looking(one) if free else _with_contexts(one)
-    return _by_round(one) if getattr(environment, "by_round", False) else _by_arm(one)
+        return _by_context
+    return _by_round if getattr(environment, "by_round", False) else _by_arm
+
+
+# Players of further kinds of environments, by the attribute that says so. They stand in modules of
+# their own, so that an edit there does not make every policy compile again.
+FURTHER: dict[str, Callable[[Replication], Run]] = {}
 
 
 # -------------------------------------------------------------------------- arms that do not change
@@ -159,57 +172,93 @@ def advance(pin, table, kinds, used, filled, gaps, clock, sums, rounds, curves, 
     )
 
 
-def _by_arm(one: _Replication) -> Run:
+def _by_arm(one: Replication) -> Run:
     spec, instance, checkpoints = one.spec, one.instance, one.checkpoints
     n_arms = instance.n_arms
     state = kernel.init(spec, n_arms)
     give_true_sizes(spec, state, instance)
-    pin, step = _player(one, entry, advance, state)
+    pin, step = player(one, entry, advance, state)
 
     means = np.asarray(instance.arm_means, dtype=np.float64)
     gaps = means.max() - means
-    inflated = float(getattr(instance, "inflated", 0.0))
-    told = _tells_categories(spec, instance)
-    largest = int(min(LARGEST_BLOCK, max(FIRST_BLOCK, TABLE_SIZE // n_arms)))
-    table = np.zeros((n_arms, min(largest, int(checkpoints[-1]) + FIRST_BLOCK)))
-    kinds = np.zeros(table.shape, dtype=np.int16)  # categories, for policies that want them
-    used = np.zeros(n_arms, dtype=np.int64)
-    filled = np.zeros(n_arms, dtype=np.int64)
-    block = np.full(n_arms, FIRST_BLOCK, dtype=np.int64)
+    rewards = ArmRewards(one, np.arange(n_arms))
     clock = np.array([0, -1, 0], dtype=np.int64)
     sums = np.zeros(2)
-    streams: list[np.random.Generator | None] = [None] * n_arms
 
     rounds = np.array(checkpoints, dtype=np.int64)
     curves = np.empty((2, rounds.size))
-    pulls = np.zeros(n_arms, dtype=np.int64)
     reached = 0
     while reached < rounds.size:
         last = min(rounds.size, 1 + int(np.searchsorted(rounds, clock[ROUND] + STRIDE)))
-        arm = step(pin, table, kinds, used, filled, gaps, clock, sums, rounds, curves, last)
+        arm = step(pin, *rewards.drawn, gaps, clock, sums, rounds, curves, last)
         if arm >= 0:
-            source = streams[arm]
-            if source is None:
-                source = streams[arm] = one.stream(Role.ENVIRONMENT, arm)
-            size = int(block[arm])
-            drawn, categories = _drawn_rewards(instance, arm, source, size, told)
-            if size > table.shape[1]:  # a short run: the rest of the block can never be used
-                size = table.shape[1]
-                drawn, categories = drawn[:size], categories[:size]
-            table[arm, :size] = drawn if inflated == 0.0 else drawn - inflated
-            if told:
-                kinds[arm, :size] = categories
-            pulls[arm] += used[arm]
-            used[arm] = 0
-            filled[arm] = size
-            block[arm] = min(BLOCK_GROWTH * block[arm], largest)
+            rewards.refill(arm)
         more, reached = int(clock[REACHED]) - reached, int(clock[REACHED])
         if more:
             one.on_checkpoint(more)
-    return Run(curves[REGRET].copy(), curves[REWARD] + inflated * rounds, pulls + used)
+    return Run(curves[REGRET].copy(), curves[REWARD] + rewards.inflated * rounds, rewards.pulls)
 
 
-def _tells_categories(spec: Any, instance: Any) -> bool:
+class Drawn(NamedTuple):
+    """Rewards that were drawn for each arm, less the inflated value."""
+
+    reward: NDArray[np.float64]
+    kind: NDArray[np.int16]  # categories, for policies that want them
+    used: NDArray[np.int64]
+    filled: NDArray[np.int64]
+
+
+class ArmRewards:
+    """Draws the rewards of each arm in blocks, from a stream of its own.
+
+    `order` gives the arm of the environment that each row stands for.
+    """
+
+    def __init__(self, one: Replication, order: NDArray[np.int64]) -> None:
+        self._one, self._order = one, order
+        n_arms = order.size
+        self.inflated = float(getattr(one.instance, "inflated", 0.0))
+        self._told = tells_categories(one.spec, one.instance)
+        self._largest = int(min(LARGEST_BLOCK, max(FIRST_BLOCK, TABLE_SIZE // n_arms)))
+        shape = (n_arms, min(self._largest, int(one.checkpoints[-1]) + FIRST_BLOCK))
+        self.drawn = Drawn(
+            np.zeros(shape),
+            np.zeros(shape, dtype=np.int16),
+            np.zeros(n_arms, dtype=np.int64),
+            np.zeros(n_arms, dtype=np.int64),
+        )
+        self._block = np.full(n_arms, FIRST_BLOCK, dtype=np.int64)
+        self._pulls = np.zeros(n_arms, dtype=np.int64)
+        self._streams: list[np.random.Generator | None] = [None] * n_arms
+
+    @property
+    def pulls(self) -> NDArray[np.int64]:
+        """How many rewards of each arm were used."""
+        return self._pulls + self.drawn.used
+
+    def refill(self, row: int) -> int:
+        """Draw the next block of an arm; return how many it had before it was cut."""
+        arm = int(self._order[row])
+        source = self._streams[row]
+        if source is None:
+            source = self._streams[row] = self._one.stream(Role.ENVIRONMENT, arm)
+        whole = int(self._block[row])
+        rewards, categories = drawn_rewards(self._one.instance, arm, source, whole, self._told)
+        table, kinds, used, filled = self.drawn
+        size = min(whole, table.shape[1])  # in a short run the rest can never be used
+        table[row, :size] = (
+            rewards[:size] if self.inflated == 0.0 else rewards[:size] - self.inflated
+        )
+        if self._told:
+            kinds[row, :size] = categories[:size]
+        self._pulls[row] += used[row]
+        used[row] = 0
+        filled[row] = size
+        self._block[row] = min(BLOCK_GROWTH * whole, self._largest)
+        return whole
+
+
+def tells_categories(spec: Any, instance: Any) -> bool:
     """Whether the policy wants the categories of rewards; raise unless the environment has them."""
     wanted = getattr(spec, "n_categories", 0)
     if wanted == 0:
@@ -223,7 +272,7 @@ def _tells_categories(spec: Any, instance: Any) -> bool:
     return True
 
 
-def _drawn_rewards(
+def drawn_rewards(
     instance: Any, arm: int, source: np.random.Generator, size: int, told: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return rewards and, where they are told, their categories."""
@@ -261,15 +310,15 @@ def advance_rounds(pin, reward, gap, first, last, sums, pulls):  # type: ignore[
     )
 
 
-def _player_of_rounds(one: _Replication) -> tuple[np.random.Generator, Any, Callable[..., Any]]:
+def _player_of_rounds(one: Replication) -> tuple[np.random.Generator, Any, Callable[..., Any]]:
     """Return the stream of the rounds, and who plays them without looking at any features."""
-    _tells_categories(one.spec, one.instance)
+    tells_categories(one.spec, one.instance)
     state = kernel.init(one.spec, one.instance.n_arms)
     give_true_sizes(one.spec, state, one.instance)
-    return one.stream(Role.ENVIRONMENT), *_player(one, entry, advance_rounds, state)
+    return one.stream(Role.ENVIRONMENT), *player(one, entry, advance_rounds, state)
 
 
-def _by_round(one: _Replication) -> Run:
+def _by_round(one: Replication) -> Run:
     """Regret is against the arm that is best in that very round."""
     instance = one.instance
     source, pin, step = _player_of_rounds(one)
@@ -293,6 +342,11 @@ def _by_round(one: _Replication) -> Run:
 
 
 # ----------------------------------------------------------------------------------------- contexts
+
+
+def _by_context(one: Replication) -> Run:
+    free = type(one.spec) in kernel.REGISTRY
+    return _without_looking(one) if free else _with_contexts(one)
 
 
 @kernel.borrowing
@@ -335,7 +389,7 @@ def advance_contextual(
     _play_contexts(pin.spec, pin.state, pin.rng, pin.out, block, kinds, first, last, sums, pulls)
 
 
-def _with_contexts(one: _Replication) -> Run:
+def _with_contexts(one: Replication) -> Run:
     spec, instance = one.spec, one.instance
     source = one.stream(Role.ENVIRONMENT)
     d, q = instance.n_features
@@ -345,10 +399,10 @@ def _with_contexts(one: _Replication) -> Run:
             f"`n_arms` of the policy must be at least the {instance.n_arms} arms of the "
             f"environment; got {known}"
         )
-    told = _tells_categories(spec, instance)
+    told = tells_categories(spec, instance)
     state = policy.init(spec, d, q)
     space = context_entry.buffers(instance.n_actions, d, q)
-    pin, step = _player(one, context_entry, advance_contextual, state, space)
+    pin, step = player(one, context_entry, advance_contextual, state, space)
     block = None
     kinds = np.zeros((CONTEXTS, instance.n_actions), dtype=np.int16)
 
@@ -361,7 +415,7 @@ def _with_contexts(one: _Replication) -> Run:
     return _play_blocks(one, step, pin, draw, CONTEXTS)
 
 
-def _without_looking(one: _Replication) -> Run:
+def _without_looking(one: Replication) -> Run:
     """Play a policy that does not look at contexts, on the rounds that those that do are given."""
     spec, instance = one.spec, one.instance
     source, pin, step = _player_of_rounds(one)
@@ -384,18 +438,24 @@ def _without_looking(one: _Replication) -> Run:
 # ------------------------------------------------------------------------------------------ shared
 
 
-def _player(
-    one: _Replication, pins: Any, function: Entry, state: Any, *space: Any
+def player(
+    one: Replication, pins: Any, function: Entry, state: Any, *space: Any
 ) -> tuple[Any, Callable[..., Any]]:
     """Return the decision maker and the function that plays it, compiled or interpreted."""
-    rng = one.stream(Role.POLICY)
+    return pinned(one, pins, function, state, one.stream(Role.POLICY), *space)
+
+
+def pinned(
+    one: Replication, pins: Any, function: Entry, state: Any, rng: np.random.Generator, *space: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """Return the same for a random stream that may have been used before."""
     if one.compiled:
         return pins.pin(one.spec, state, rng, *space), function.for_spec(one.spec)
     return pins.loose_pin(one.spec, state, rng, *space), function.interpreted
 
 
 def _play_blocks(
-    one: _Replication,
+    one: Replication,
     step: Callable[..., Any],
     pin: Any,
     draw: Callable[[int], tuple[Any, ...]],
@@ -420,14 +480,16 @@ def _play_blocks(
     return Run(curves[REGRET].copy(), curves[REWARD].copy(), pulls)
 
 
-def give_true_sizes(spec: Any, state: Any, instance: Any) -> None:
-    """Tell a policy that asks for it what only a simulation knows."""
+def give_true_sizes(spec: Any, state: Any, instance: Any, arms: Any = slice(None)) -> None:
+    """Tell a policy that asks for it what only a simulation knows, about these arms."""
     if getattr(spec, "needs_true_sizes", False):
         if not hasattr(instance, "reward_sizes"):
             raise InvalidParameterError(
                 f"`size`='true' needs an environment with a method `reward_sizes`; "
                 f"got {shown(instance)}"
             )
-        inner = getattr(spec, "spec", spec)
+        inner = spec
+        while hasattr(inner, "spec"):
+            inner = inner.spec
         kind = "subgaussian" if inner.tail.kind == 0 else "subexponential"
-        set_true_sizes(state, instance.reward_sizes(kind))
+        set_true_sizes(state, instance.reward_sizes(kind)[arms])

@@ -22,8 +22,9 @@ from zib.core import validate as check
 from zib.core.cluster import libraries as versions
 from zib.core.kernel import REGISTRY, lookup
 from zib.core.spec import label_of
+from zib.sim import delayed as delayed  # which makes its loop known
 from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code
-from zib.sim.loop import play
+from zib.sim.loop import player_of
 
 if TYPE_CHECKING:
     from zib.sim.store import Store
@@ -171,7 +172,7 @@ class Plan:
 
     def _policy_hash(self, spec: Any, environment: str, around: frozenset[str]) -> str:
         content, own = fingerprint(spec)
-        modules = own | around | {play.__module__}
+        modules = own | around | {player_of(self.environment).__module__}
         return hash_of(
             {
                 "format": FORMAT,

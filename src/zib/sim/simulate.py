@@ -123,6 +123,9 @@ def simulate(
     Where arms change with the round (`zib.env.DriftingMAB`), all policies face the same rewards
     round by round, and regret is against the arm that is best in that round.
 
+    Where rewards come late (`zib.env.Delayed`), `zib.mab.Pending` says what a policy makes of
+    decisions that are pending; without it, a policy is told each reward when the window closes.
+
     Memory does not grow with `horizon`. Ctrl-C returns what is finished, with a warning; the
     missing replications are NaN. If a run fails, `SimulationError.partial` has what is finished.
 

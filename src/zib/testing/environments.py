@@ -24,15 +24,15 @@ def check_environment(env: Any, *, draws: int = 20_000) -> None:
     ----------
     env
         An environment or a generator of environments. What it promises depends on its kind: arms
-        with laws (``sample``), arms that change with the round (``by_round``) or rounds with
-        features (``n_features``).
+        with laws (``sample``), whose rewards may come late (``delayed``), arms that change with the
+        round (``by_round``) or rounds with features (``n_features``).
     draws
         Rewards per arm, or rounds, for the check that means are what the environment says.
 
     Notes
     -----
-    The last check has an error probability of about 2e-9 per arm (six standard errors); the others
-    cannot fail by chance.
+    The last check has an error probability of about 2e-9 per arm (six standard errors), that of
+    delays one of about 3e-9; the others cannot fail by chance.
     """
     for check in ENVIRONMENT_CHECKS:
         check(env)
@@ -218,6 +218,34 @@ def _differences(one: Any, draws: int) -> Iterator[tuple[NDArray[np.int64], Arra
         yield arms[offered], paid - mean[offered], (paid != 0.0).astype(np.float64)
 
 
+def check_delays(env: Any) -> None:
+    """Delays are within the window and follow the distribution that the environment states.
+
+    Promised where rewards come late (``delayed``). The Kolmogorov–Smirnov distance of 2,000 delays
+    exceeds the bound with probability 1e-9 per arm (Massart); it never does for steps.
+    """
+    if not getattr(env, "delayed", False):
+        return
+    one, n = _instance(env), 2_000
+    within = math.sqrt(math.log(2.0 / 1e-9) / (2.0 * n))
+    assert one.first_rounds.shape == (one.n_arms,), "`first_rounds` must have one entry per arm"
+    assert one.first_rounds.min() == 0, "an arm must be there from the start"
+    for arm in range(one.n_arms):
+        delay, factor = one.sample_delays(arm, _rng(arm), n)
+        again, _ = one.sample_delays(arm, _rng(arm), n)
+        assert np.array_equal(delay, again), "the same stream must give the same delays"
+        inside = ((delay >= 0.0) & (delay <= one.window)).all()
+        assert inside, f"delays of arm {arm} must lie in [0, {one.window}]"
+        mean = float(factor.mean())
+        assert abs(mean - 1.0) <= within, f"what delays multiply rewards by averages {mean:g}"
+        ages = np.linspace(0.0, one.window, 101)
+        seen = np.searchsorted(np.sort(delay), ages, side="right") / n
+        stated = one.fraction(arm, ages)
+        assert stated[-1] == 1.0, f"all rewards of arm {arm} must have come by the window"
+        off = float(np.abs(seen - stated).max())
+        assert off <= within, f"delays of arm {arm} differ from `fraction` by {off:g}"
+
+
 def check_plain_data(env: Any) -> None:
     """The environment is rebuilt by its parameters, by `from_dict` and by pickle."""
     if hasattr(env, "parameters"):
@@ -241,6 +269,7 @@ ENVIRONMENT_CHECKS: tuple[Callable[[Any], None], ...] = (
     check_instances_repeat,
     check_shapes,
     check_blocks_join,
+    check_delays,
     check_plain_data,
     check_wrong_parameters,
 )
