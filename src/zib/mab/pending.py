@@ -69,7 +69,7 @@ class Pending(Wrapper):
         How many rewards the assumption counts for that delays are spread evenly over the window.
     per_arm
         Whether each arm has an F of its own, which leans on that of all arms for as much as
-        20 rewards would. By default all arms have the same.
+        30 rewards would. By default all arms have the same.
 
     Notes
     -----

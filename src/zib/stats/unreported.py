@@ -10,6 +10,8 @@ from typing import Any
 
 from zib.core.kernel import jitable
 
+SHRINKAGE = 30.0  # rewards that the F of all arms is worth for the F of one
+
 
 @jitable
 def weight_of(fraction: Any, chance: Any) -> Any:
