@@ -300,7 +300,7 @@ def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[An
     refused: dict[str, LedgerError] = {}
     for ask in first.values():
         try:
-            drawn[ask.id] = _drawn(book, ask)
+            drawn[ask.id] = draw_row(book, ask)
         except LedgerError as error:
             refused[ask.id] = error
     rows = sorted(drawn.values())  # by id: one order for all processes
@@ -320,7 +320,7 @@ def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[An
     return [_answer(book, ask, known.get(ask.id), refused.get(ask.id)) for ask in asked]
 
 
-def _drawn(book: Book, ask: Asked) -> Row:
+def draw_row(book: Book, ask: Asked) -> Row:
     """Return the row of a new decision."""
     model = book.model  # another thread may put a newer one in its place
     assert model is not None

@@ -25,6 +25,7 @@ from zib.stats.delay import DelayDistribution
 if TYPE_CHECKING:
     from zib.live.check import Check
     from zib.live.export import Exported
+    from zib.live.replay import Replay
 
 
 class Ledger:
@@ -463,6 +464,16 @@ class Ledger:
 
         with looking(self._database) as connection:
             return check(connection, self.name, now=self._now())
+
+    def replay(self) -> Replay:
+        """Draw every logged decision again from its model version, key and eligible arms.
+
+        The result says how many came out with the logged arm and probability, and which did not.
+        """
+        from zib.live.replay import replay
+
+        with looking(self._database) as connection:
+            return replay(connection, self.name)
 
     def export(
         self,
