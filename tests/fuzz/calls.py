@@ -260,6 +260,11 @@ THEORY: dict[str, list[dict[str, Any]]] = {
     "heavy_tail_regret_bound": [
         {"means": [2.5, 2.0], "probs": [0.2, 0.2], "horizon": 1e6, "epsilon": 1.0, "moment": 8.0}
     ],
+    "delayed_level": [{"horizon": 1e4}],
+    "delayed_regret_bound": [
+        {"means": [2.5, 2.0], "probs": [0.2, 0.2], "horizon": 1e6, "bound": 4.0, "mean_delay": 9.0},
+    ],
+    "poisson_kl_upper": [{"total": 3.0, "n": 100.0, "level": 3.0}],
     "hoeffding_radius": [{"n": 100, "delta": 0.05}, {"n": [1, 2], "delta": [0.1, 0.2]}],
     "joint_kl_level": [{"delta": 0.05}],
     "joint_kl_lower": [

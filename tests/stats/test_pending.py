@@ -8,6 +8,7 @@ from scipy import stats
 
 from zib.core.validate import InvalidParameterError
 from zib.stats.delay import DelayCounts, DelayDistribution, delay_bins, pending_posterior
+from zib.stats.intervals import share
 from zib.stats.pending import BUCKETS, CLOSED, MOST_BUCKETS, PendingDecisions
 
 slow = pytest.mark.slow
@@ -195,6 +196,90 @@ def test_the_mean_over_a_bucket_is_the_integral(rng):
     fine = np.linspace(low, high, 20_001)
     np.testing.assert_allclose(law.average(low, high), law(fine).mean(axis=0), atol=1e-4)
     np.testing.assert_allclose(law.average(low, low + 1e-12), law(low), atol=1e-9)
+
+
+# ------------------------------------------------------------------------------ numbers to be held
+
+AGES = {  # of decisions, in horizons, from random numbers in [0, 1]
+    "a run of one and a half horizons": lambda u: 1.5 * u,
+    "traffic that grows": lambda u: 1.5 * u**2,
+    "a new arm": lambda u: 0.3 * u,
+}
+
+
+def exact_posterior_mean(events, zeros, f) -> float:
+    """Return the posterior mean under a uniform prior: the likelihood of every single decision."""
+    near = (events + 1) / (events + zeros + f.sum() + 2)
+    p = np.linspace(0.0, min(1.0, near * (1.0 + 9.0 / np.sqrt(events + 1))), 3_001)[1:-1]
+    log = events * np.log(p) + zeros * np.log1p(-p)
+    log += sum(np.log1p(-np.outer(p, part)).sum(axis=1) for part in np.array_split(f, 20))
+    weight = np.exp(log - log.max())
+    return float((weight * p).sum() / weight.sum())
+
+
+@slow
+@pytest.mark.parametrize("ages", AGES)
+@pytest.mark.parametrize("name", LAWS)
+def test_the_mean_is_that_of_the_exact_likelihood(name, ages, rng):
+    """Within 0.5 %, buckets and all, with F known: 0.25 % at most in these 48 cases, and less than
+    0.1 % in most. Where there are hardly any rewards the posterior is as wide as its mean, and the
+    mean may be off by a tenth of it."""
+    law = LAWS[name]
+    for p, n in ((0.005, 12_000), (0.02, 8_000), (0.1, 4_000), (0.3, 3_000)):
+        age = H * AGES[ages](rng.random(n))
+        now = 1.5 * H
+        at, delay = now - age, law.rvs(n, random_state=rng)
+        delay[rng.random(n) >= p] = np.inf
+        columns = seen_at(now, at, np.zeros(n, dtype=int), delay, np.ones(n))
+        found = PendingDecisions.from_counts(H, ["a"], **columns).estimate(now, delay=assumed(law))
+        paid = (delay <= H) & (delay <= age)
+        open_ages = age[~paid & (age < H)]
+        zeros = (~paid & (age >= H)).sum()
+        wanted = exact_posterior_mean(paid.sum(), zeros, assumed(law)(open_ages))
+        few = paid.sum() < 20
+        assert found.chance[0] == pytest.approx(wanted, rel=0.1 if few else 0.005)
+
+
+@slow
+@pytest.mark.parametrize("name", LAWS)
+def test_f_is_near_the_truth_in_the_middle_of_a_run(name, seed):
+    """2,000 rewards after one and a half horizons: F is off by 0.018 to 0.021 on average over
+    runs, at its largest difference, and by at most 0.03 in 90 to 95 % of runs. Without any
+    truncation 2,000 delays are within 0.03 in 94.5 % (Kolmogorov). Of 200 runs at least 160 and a
+    mean below 0.023 are found except with probability 1e-4."""
+    law, rng = LAWS[name], np.random.default_rng(seed)
+    at = np.linspace(0.0, H, 400)
+    truth, apart = law.cdf(at) / law.cdf(H), []
+    for _ in range(200):
+        n = 30_000
+        made, arm, delay, amount = world(rng, n, [0.2, 0.4], law, days=1.5 * H)
+        columns = seen_at(1.5 * H, made, arm, delay, amount)
+        kept = rng.permutation(columns["rewarded"][0].size)[:2_000]
+        columns["rewarded"] = tuple(column[kept] for column in columns["rewarded"])
+        found = PendingDecisions.from_counts(H, ["a", "b"], **columns)
+        apart.append(np.abs(found.estimate(1.5 * H, by_arm=False).delays[0](at) - truth).max())
+    assert np.mean(apart) < 0.023
+    assert (np.array(apart) <= 0.03).sum() >= 160
+
+
+@slow
+@pytest.mark.parametrize(("name", "p"), [("exponential", 0.02), ("uniform", 0.1), ("late", 0.3)])
+def test_intervals_of_p_hold_while_decisions_are_in_flight(name, p, seed):
+    """95 % intervals of p from fractional zeros, F estimated: of 600 at least 545 hold, except
+    with probability 1e-5 if each does with 95 %. Those from closed decisions alone miss."""
+    law, rng, held, naive = LAWS[name], np.random.default_rng(seed), 0, 0
+    now = 1.5 * H
+    for _ in range(200):
+        columns = seen_at(now, *world(rng, round(900 / p), [p] * 3, law, days=now))
+        found = PendingDecisions.from_counts(H, ["a", "b", "c"], **columns).estimate(now)
+        truth = p * law.cdf(H)
+        holds = [
+            int(((each.low <= truth) & (truth <= each.high)).sum())
+            for each in (share(found.events, found.events + x) for x in (found.zeros, found.closed))
+        ]
+        held, naive = held + holds[0], naive + holds[1]
+    assert held >= 545
+    assert naive < 30
 
 
 # ------------------------------------------------------------------------------------------ amounts

@@ -19,6 +19,11 @@ from zib.theory.contextual import (
     contextual_spread,
     contextual_thompson_rate,
 )
+from zib.theory.delay import (
+    delayed_level,
+    delayed_regret_bound,
+    poisson_kl_upper,
+)
 from zib.theory.divergence import (
     divergence_to,
 )
@@ -80,6 +85,8 @@ __all__ = [
     "contextual_regret_bound",
     "contextual_spread",
     "contextual_thompson_rate",
+    "delayed_level",
+    "delayed_regret_bound",
     "divergence_to",
     "error_share",
     "exponential_subexponential_size",
@@ -98,6 +105,7 @@ __all__ = [
     "lower_bound",
     "minimax_ratio",
     "outcome_kl_upper",
+    "poisson_kl_upper",
     "printed_lower_bound",
     "product_lower",
     "product_subexponential_size",
