@@ -674,6 +674,7 @@ def ledgers() -> Iterator[Call]:
         "resume_arm": {"arm": "a"},
         "retire_arm": {"arm": "b"},
         "set_shadow": {"arm": "a"},
+        "statistics": {"level": 0.9},
         "export": {"out": None, "pending": "leave-out", "since": 5.0, "until": 10.0,
                    "kind": "policy", "seed": 1},
     }.items():  # fmt: skip

@@ -1,6 +1,6 @@
-"""The command line: ``zib simulate | reproduce | join | advise | evaluate | data | warm | …``."""
+"""The command line: ``zib simulate | reproduce | join | advise | evaluate | live | data | …``."""
 
-from zib.cli import cache, data, join, logs, reproduce, simulate, warm
+from zib.cli import cache, data, join, live, logs, reproduce, simulate, warm
 from zib.cli.program import app
 
 __all__ = ["app", "main"]
@@ -9,6 +9,7 @@ COMMANDS = (
     cache,
     data,
     join,
+    live,
     logs,
     reproduce,
     simulate,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zib.cli.machines import Backend, Scheduler, Workers, machines
-from zib.cli.program import app, refuse, refusing, warnings_in_words
+from zib.cli.program import app, progress_bar, refuse, refusing, warnings_in_words
 from zib.cli.reading import Decimal, Encoding, MissingReward, Sep, Sheet, StripLabels, options
 
 if TYPE_CHECKING:
@@ -116,7 +114,7 @@ def advise(
         who = machines(backend, workers, scheduler)
         data, source = _open(log, arm, reward, propensity, context, time, unit, cluster, how, who)
         folder = _folder(out)
-        with _bar() as tell:
+        with progress_bar("reading") as tell:
             try:
                 advice = make_advice(
                     data,
@@ -390,19 +388,6 @@ def _terminal() -> bool:
     from rich.console import Console
 
     return Console(stderr=True).is_terminal
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, float], None]]:
-    """Show a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=1.0)
-        yield lambda message, share: bar.update(task, description=message, completed=share)
 
 
 def _write(found: Evaluation, folder: Path, log: str) -> Path:

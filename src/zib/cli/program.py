@@ -6,7 +6,7 @@ Heavy modules are imported inside the commands, so that ``zib --help`` answers a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, NoReturn
 
@@ -74,3 +74,16 @@ def warnings_in_words() -> Iterator[None]:
         yield
     for warning in caught:
         typer.secho(f"warning: {warning.message}", fg="yellow", err=True)
+
+
+@contextmanager
+def progress_bar(first: str) -> Iterator[Callable[[str, float], None]]:
+    """Show a progress bar on a terminal; yields a function of what is done and its share."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(first, total=1.0)
+        yield lambda message, share: bar.update(task, description=message, completed=share)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from zib.live.check import Check
     from zib.live.export import Exported
     from zib.live.replay import Replay
+    from zib.live.status import Status
 
 
 class Ledger:
@@ -454,6 +455,17 @@ class Ledger:
         self._change_arms(work)
 
     # ------------------------------------------------------------------------------- looking back
+
+    def statistics(self, level: float = 0.95) -> Status:
+        """Return what is known now: arms, the delay of rewards, and what went astray.
+
+        `level` is that of the intervals, which hold at whatever time one looks.
+        """
+        from zib.live.status import status
+
+        level = validate.real("level", level, low=0.0, high=1.0, closed="neither")
+        with looking(self._database) as connection:
+            return status(connection, self.name, level=level, now=self._now())
 
     def check(self) -> Check:
         """Compare what is stored with the log: the statistics must be its fold.

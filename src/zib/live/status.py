@@ -1,0 +1,200 @@
+"""What a ledger knows at a moment: its arms, the delay of rewards, and what went astray."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from zib.live.database import Connection
+from zib.live.engine import ACTIVE
+from zib.live.model import Evidence, Versioned, in_flight
+from zib.live.outcome import SECOND
+from zib.live.pages import Bandit, bandit_of
+from zib.live.statistics import read_statistics
+from zib.stats.arm_means import arm_means
+
+
+class ArmStatus(NamedTuple):
+    """What is known of an arm; intervals hold at whatever time one looks.
+
+    Attributes
+    ----------
+    status
+        "active", "paused" or "retired".
+    share
+        Of the decisions that the latest model version gives it; None for a contextual bandit,
+        which gives every context shares of its own.
+    decisions
+        How many served it and were not cancelled: `rewarded`, `zeros` and `waiting` together.
+    rewarded
+        Decisions with a reward.
+    zeros
+        Decisions without one that are older than window and grace, or were told to be worth
+        nothing.
+    waiting
+        Decisions whose reward may still come.
+    weight
+        How many zeros the waiting ones count as, by their age.
+    prob, magnitude, reward
+        Chance of a reward, its average size, and what a decision is worth on average; NaN where
+        nothing is known.
+    prob_interval, magnitude_interval, reward_interval
+        Where they lie.
+    """
+
+    status: str
+    share: float | None
+    decisions: int
+    rewarded: int
+    zeros: int
+    waiting: int
+    weight: float
+    prob: float
+    prob_interval: tuple[float, float]
+    magnitude: float
+    magnitude_interval: tuple[float, float]
+    reward: float
+    reward_interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a ledger knows at a moment.
+
+    Attributes
+    ----------
+    name
+        Of the bandit.
+    at
+        The moment, in seconds since 1970.
+    version, age
+        Of the latest model, and seconds since it was made; 0 and None before there is one.
+    arms
+        By label.
+    delays
+        Rewards with a known delay.
+    half, most
+        Seconds within which half and 90 % of the rewards have come, of those that come at all.
+    late
+        Events that became known after the window of their decision had closed.
+    duplicates, conflicts
+        Events that came again, and those that did with other content and were refused.
+    parked, dead
+        Events whose decision is not known, and those of them that wait longer than they should.
+    shadow
+        Label of the arm that is served whatever the policy wants, or None.
+    """
+
+    name: str
+    at: float
+    version: int
+    age: float | None
+    arms: dict[Hashable, ArmStatus]
+    delays: int
+    half: float
+    most: float
+    late: int
+    duplicates: int
+    conflicts: int
+    parked: int
+    dead: int
+    shadow: Hashable = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data; the labels of the arms are entries of a list there."""
+        found = asdict(self)
+        found["arms"] = [{"arm": label, **arm._asdict()} for label, arm in self.arms.items()]
+        return found
+
+
+def status(
+    connection: Connection, name: str = "default", *, level: float = 0.95, now: int | None = None
+) -> Status:
+    """Return what is known.
+
+    Parameters
+    ----------
+    connection
+        In a transaction that sees one moment; see `zib.live.pages.looking`.
+    name
+        Of the bandit.
+    level
+        Of the intervals.
+    now
+        The time in microseconds since 1970; the clock of this machine by default.
+    """
+    bandit = bandit_of(connection, name)
+    now = round(time.time() * SECOND) if now is None else now
+    labels = [arm.label for arm in bandit.arms.values()]
+    found = read_statistics(connection, bandit.id, len(labels))
+    pending = in_flight(bandit.configuration, labels, found, now)
+    evidence = Evidence.of(found.arms, pending)
+    settings = bandit.configuration.settings
+    known = SimpleNamespace(
+        pulls=evidence.pulls,
+        nonzero=evidence.nonzero,
+        total=evidence.total * evidence.factors,
+        spread=evidence.spread * evidence.factors**2,
+    )
+    means = arm_means(known, level, settings.inflated, anytime=True)
+    version, made_at, shares = _latest(connection, bandit)
+    arms = {
+        label: ArmStatus(
+            arm.status,
+            shares.get(number),
+            int(found.arms.nonzero[k] + pending.closed[k] + pending.waiting[k]),
+            int(found.arms.nonzero[k]),
+            int(pending.closed[k]),
+            int(pending.waiting[k]),
+            float(pending.weighted[k]),
+            *means[k][2:],
+        )
+        for k, (label, (number, arm)) in enumerate(zip(labels, bandit.arms.items(), strict=True))
+    }
+    dead_before = now - round(settings.park * SECOND)
+    ((parked, dead),) = connection.rows(
+        "SELECT COUNT(*), COALESCE(SUM(CASE WHEN received < $2 THEN 1 ELSE 0 END), 0) FROM event "
+        "WHERE bandit = $1 AND parked = 1",
+        bandit.id,
+        dead_before,
+    )
+    ((shadow,),) = connection.rows("SELECT shadow FROM bandit WHERE id = $1", bandit.id)
+    delay = pending.delays[0]
+    half, most = delay.quantile([0.5, 0.9]).tolist()
+    return Status(
+        name=name,
+        at=now / SECOND,
+        version=version,
+        age=None if made_at is None else (now - made_at) / SECOND,
+        arms=arms,
+        delays=int(delay.events),
+        half=half,
+        most=most,
+        late=found.counters.get("late", 0),
+        duplicates=found.counters.get("duplicates", 0),
+        conflicts=found.counters.get("conflicts", 0),
+        parked=int(parked),
+        dead=int(dead),
+        shadow=None if shadow is None else bandit.arms[int(shadow)].label,
+    )
+
+
+def _latest(connection: Connection, bandit: Bandit) -> tuple[int, int | None, dict[int, float]]:
+    """Return the latest model version, when it was made, and the shares it gives the arms."""
+    found = connection.rows(
+        "SELECT version, made_at, content FROM model WHERE bandit = $1 "
+        "ORDER BY version DESC LIMIT 1",
+        bandit.id,
+    )
+    if not found:
+        return 0, None, {}
+    version, made_at, text = found[0]
+    content = Versioned.read(text) if text else {}
+    active = [k for k, each in enumerate(content.get("statuses", ())) if each == ACTIVE]
+    shares = dict(zip(active, content.get("shares", ())))
+    if shares:
+        shares |= {number: 0.0 for number in bandit.arms if number not in shares}
+    return int(version), int(made_at), shares
