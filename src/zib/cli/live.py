@@ -234,7 +234,7 @@ def _show(found: Status) -> None:
         f"{found.conflicts:,} conflicts. Parked now: {found.parked:,}, dead letters: "
         f"{found.dead:,}."
     )
-    console.print("", *lines, sep="\n")
+    typer.echo("\n" + "\n".join(lines))
 
 
 def _estimate(value: float, interval: Any, unit: str = "") -> str:
