@@ -189,6 +189,7 @@ class _Changes:
         self.waiting: dict[tuple[int, int], int] = defaultdict(int)
         self.converted: dict[tuple[int, int, int], list[float]] = {}
         self.counters: dict[str, int] = defaultdict(int)
+        self.changed: set[str] = set()  # decisions that a contextual bandit has to look at
 
     def add(self, arm: int, at: int, part: Share, sign: int) -> None:
         """Add what a decision is worth, or take it out again."""
@@ -229,6 +230,9 @@ class _Changes:
         if self.arms:
             rows = [(bandit, arm, worker, *self.sums.row(arm)) for arm in sorted(self.arms)]
             c.put("arm_sum", ("bandit", "arm", "worker"), SUM_COLUMNS, rows)
+        if self.changed and self.book.configuration.is_contextual:
+            changed = [(bandit, decision, worker, 1) for decision in sorted(self.changed)]
+            c.add("changed", ("bandit", "decision", "worker"), ("n",), changed)
         counters = [(bandit, name, worker, n) for name, n in sorted(self.counters.items()) if n]
         if counters:
             c.add("counter", ("bandit", "name", "worker"), ("n",), counters)
@@ -313,6 +317,7 @@ def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[An
         book.need_arms(c, max((max(row[5], row[6]) for row in known.values()), default=-1))
     for id in new:
         changes.add(known[id][5], known[id][9], WAITING, 1)
+        changes.changed.add(id)
     changes.counters["repeated"] += len(asked) - len(new)
     if new and (c.shared or book.parked):
         waiting = c.find("event", ("decision",), "decision", new, where=book.where_parked)
@@ -474,6 +479,7 @@ def _fold(
         if after == before.outcome:
             continue
         now[id] = after
+        changes.changed.add(id)
         rows.append((id, after.entries, after.value, after.known, int(after.cancelled)))
         changes.add(before.arm, before.at, share(rules, before.at, before.outcome), -1)
         changes.add(before.arm, before.at, share(rules, before.at, after), 1)

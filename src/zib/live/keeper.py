@@ -13,14 +13,15 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from zib.live import engine
 from zib.live.answers import LedgerError
+from zib.live.contextual import Learning
 from zib.live.database import Connection, Database
 from zib.live.engine import Book
-from zib.live.model import Model, Versioned
+from zib.live.model import Arms, Model, Versioned
 from zib.live.settings import label_of
 from zib.live.statistics import SUM_COLUMNS, read_statistics
 from zib.live.writer import Writer
@@ -36,13 +37,6 @@ MOST_ATTEMPTS = 10
 log = logging.getLogger("zib.live")
 
 
-class Arms(NamedTuple):
-    """The arms of a bandit as they are in the database, by number."""
-
-    labels: tuple[Hashable, ...]
-    statuses: tuple[str, ...]
-
-
 class Makes(Protocol):
     """What the keeper needs to make versions of one kind of bandit."""
 
@@ -56,8 +50,12 @@ class Makes(Protocol):
         """Return the next version from one moment of the database, or None if nothing is new."""
         ...
 
-    def tidy(self, c: Connection, now: int) -> None:
-        """Make the tables smaller, in a transaction that writes."""
+    def written(self, made: Versioned) -> None:
+        """Take note that a version is in the database."""
+        ...
+
+    def chores(self, now: int) -> Callable[[Connection], None] | None:
+        """Return what else is to be done in a transaction that writes, if anything."""
         ...
 
 
@@ -99,16 +97,20 @@ class Sums:
         book = self._book
         return Model.build(book.name, book.configuration, version, now, *arms, found)
 
-    def tidy(self, c: Connection, now: int) -> None:
-        """Put buckets together whose decisions can all be answered: closed, whatever their age.
+    def written(self, made: Versioned) -> None:
+        """Nothing to do: a version stands for itself."""
+
+    def chores(self, now: int) -> Callable[[Connection], None] | None:
+        """Return how old buckets are put together, if there are many.
 
         Sums do not change, so it does not matter what others do at the same time.
         """
         rules = self._book.rules
         before = (now - rules.horizon) // rules.width
-        if self._oldest and before - self._oldest >= OLD_BUCKETS:
-            compact(c, self._book.number, before)
-            self._oldest = before
+        if not self._oldest or before - self._oldest < OLD_BUCKETS:
+            return None
+        self._oldest = before
+        return lambda c: compact(c, self._book.number, before)
 
 
 def compact(c: Connection, bandit: int, before: int) -> None:
@@ -137,6 +139,11 @@ def compact(c: Connection, bandit: int, before: int) -> None:
             c.add(table, ("bandit", "arm", "bucket", *keys[1:], "worker"), sums, rows)
 
 
+def makes_of(book: Book) -> Makes:
+    """Return what makes the versions of a bandit."""
+    return Learning(book) if book.configuration.is_contextual else Sums(book)
+
+
 class Keeper:
     """Keeps the model of a bandit up to date, in a thread of its own or when asked.
 
@@ -148,8 +155,6 @@ class Keeper:
         Where to read, and who writes.
     clock
         Returns the time in microseconds.
-    makes
-        How versions are made; by default from the sums over the log.
     """
 
     def __init__(
@@ -158,13 +163,12 @@ class Keeper:
         database: Database,
         writer: Writer,
         clock: Callable[[], int],
-        makes: Makes | None = None,
     ) -> None:
         self._book = book
         self._database = database
         self._writer = writer
         self._clock = clock
-        self._makes: Makes = Sums(book) if makes is None else makes
+        self._makes = makes_of(book)
         self._reader: Connection | None = None
         self._alone = threading.Lock()  # one version is made at a time
         self._closed = threading.Event()
@@ -223,8 +227,11 @@ class Keeper:
         else:
             raise LedgerError("another process makes model versions of the same bandit")
         if made is not None:
+            self._makes.written(made)
             self._adopt(made)
-            self._writer.call(lambda c: self._makes.tidy(c, made.made_at))
+        chores = self._makes.chores(self._clock())
+        if chores is not None:
+            self._writer.call(chores)
         self.seconds = time.thread_time() - start
 
     def _next(self, force: bool) -> Versioned | None:
@@ -252,7 +259,7 @@ class Keeper:
             new = c.insert_new("model", columns, [row], columns[:2])[0]
             if not c.shared:  # nobody else can have used a version
                 for old in self._replaced:
-                    if not old.used:
+                    if not (old.used or old.chained):
                         sql = "DELETE FROM model WHERE bandit = $1 AND version = $2"
                         c.run(sql, bandit, old.version)
             return new

@@ -165,6 +165,13 @@ def in_flight(
     )
 
 
+class Arms(NamedTuple):
+    """The arms of a bandit as they are in the database, by number."""
+
+    labels: tuple[Hashable, ...]
+    statuses: tuple[str, ...]
+
+
 class Versioned:
     """What all models do alike: a draw with a hashed number, and a text that is kept.
 
@@ -179,6 +186,8 @@ class Versioned:
     labels, statuses
         Of all arms there ever were, by number.
     """
+
+    chained = False  # whether the next version needs this one
 
     def __init__(
         self,

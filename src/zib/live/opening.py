@@ -8,6 +8,7 @@ from typing import Any
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError, InvalidTypeError
+from zib.live.contextual import contextual_policy
 from zib.live.database import Connection
 from zib.live.engine import ACTIVE, Book
 from zib.live.model import check_policy
@@ -54,11 +55,12 @@ class Given:
                 "events are expected"
             )
         policy, *rest = self.others.values()
-        policy = ZIAdaptive() if policy is None else policy
-        found = Configuration(Settings(**self.settings), policy, *rest)
-        if not found.is_contextual:
+        if self.others["features"] is not None or self.others["encoder"] is not None:
+            policy = contextual_policy(policy, self.others["encoder"])
+        else:
+            policy = ZIAdaptive() if policy is None else policy
             check_policy(policy)
-        return found
+        return Configuration(Settings(**self.settings), policy, *rest)
 
     def refuse_other(self, name: str, kept: Configuration) -> None:
         """Raise if something differs from what the bandit was made with."""
@@ -70,6 +72,8 @@ class Given:
                     f"made with, or not given; got {value!r}"
                 )
         policy, *rest = self.others.values()
+        if policy is not None and kept.is_contextual:
+            policy = contextual_policy(policy, None)
         same = Configuration(kept.settings, kept.policy if policy is None else policy, *rest)
         ours, theirs = json.loads(kept.dumps()), json.loads(same.dumps())
         for parameter, value in self.others.items():

@@ -10,7 +10,7 @@ from typing import Any
 from zib.live.answers import LedgerError
 from zib.live.database import Connection
 from zib.live.engine import ACTIVE, KINDS, SHADOW, Asked, Book, draw_row
-from zib.live.keeper import Sums
+from zib.live.keeper import makes_of
 from zib.live.pages import Bandit, Columns, Progress, bandit_of, decisions
 
 NAMED = 20  # mismatches that are listed; the others are counted
@@ -109,6 +109,7 @@ class _Books:
         self._bandit = bandit
         self._kept: OrderedDict[int, Book | None] = OrderedDict()
         self._numbers: set[int] = set()
+        self._makes = makes_of(Book(bandit.id, bandit.name, bandit.configuration))
 
     @property
     def seen(self) -> int:
@@ -129,7 +130,7 @@ class _Books:
             book = Book(self._bandit.id, self._bandit.name, self._bandit.configuration)
             labels = [arm.label for arm in self._bandit.arms.values()]
             book.know_arms(labels, [ACTIVE] * len(labels))  # those that were not are not eligible
-            book.model = Sums(book).load(self._connection, version, found[0][0])
+            book.model = self._makes.load(self._connection, version, found[0][0])
             book.active = book.model.active
         self._kept[version] = book
         if len(self._kept) > MOST_VERSIONS:

@@ -13,6 +13,7 @@ from typing import Any
 from zib.core import validate
 from zib.core.state import LARGEST_REWARD, SMALLEST_REWARD
 from zib.core.validate import InvalidParameterError
+from zib.live.contextual import encoded_context
 from zib.live.engine import Asked, Book, Reported
 from zib.live.outcome import CANCEL, ID_NAMES, Entry
 from zib.live.settings import MOST_CONTEXT, microseconds, text
@@ -96,6 +97,8 @@ class Requests:
 
     def _context(self, context: Any) -> str | None:
         """Return a context as it is kept."""
+        if self._book.configuration.is_contextual:
+            context = encoded_context(self._book.configuration, context)
         if context is None:
             return None
         try:

@@ -102,6 +102,15 @@ CREATE TABLE converted (
     PRIMARY KEY (bandit, arm, bucket, bin, worker)
 );
 
+-- Decisions of contextual bandits that are new or have changed since the leader looked: how often.
+CREATE TABLE changed (
+    bandit BIGINT NOT NULL,
+    decision TEXT NOT NULL,
+    worker BIGINT NOT NULL,
+    n BIGINT NOT NULL,
+    PRIMARY KEY (bandit, decision, worker)
+);
+
 CREATE TABLE counter (
     bandit BIGINT NOT NULL,
     name {name} NOT NULL,

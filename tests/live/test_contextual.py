@@ -1,0 +1,264 @@
+"""Contextual bandits in a ledger: what is learned when, and that it is right at any time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import integrate
+
+import zib
+from zib.contextual import LaplaceTS
+from zib.core.entry import interpreted
+from zib.core.validate import InvalidParameterError
+from zib.live import Ledger
+from zib.live.contextual import zero_share
+from zib.live.model import Versioned
+from zib.live.replay import replay
+from zib.stats.delay import pending_weight
+
+DAY = 86_400.0
+POLICY = LaplaceTS(memory=256)
+
+
+@pytest.fixture(autouse=True)
+def _interpreted():
+    """Nothing is compiled: what is tested here is not how fast policies are."""
+    with interpreted():
+        yield
+
+
+class Clock:
+    """A time that passes when told."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def opened(folder, clock, **given):
+    settings = {"arms": ["a", "b"], "policy": POLICY, "window": "7d", "draws": 100, "features": 2}
+    return Ledger(folder / "shop.db", clock=clock, background=False, **{**settings, **given})
+
+
+def learned(ledger):
+    """Return how many decisions the model has learned, and how many as rewards."""
+    tally = ledger._book.model.bandit._tally
+    return int(tally.pulls.sum()), int(tally.nonzero.sum())
+
+
+# -------------------------------------------------------------------------------------- when zeros
+
+
+@pytest.mark.parametrize("p", [0.001, 0.05, 0.3])
+@pytest.mark.parametrize("since", [0.0, 0.4])
+def test_zeros_grow_as_rewards_do(p, since):
+    """The share of decisions that are learned as zeros is (1 − p)F at any age: by quadrature."""
+    for fraction in (0.5, 0.9, 1.0):
+
+        def rate(f):
+            """The rate at which those are learned that wait, per unit of F."""
+            step = 1e-6
+            ends = zero_share(np.array([f - step, f + step]), p, np.array([since] * 2))
+            waiting = (1.0 - since) * (1.0 - p * f) / (1.0 - p * since)
+            return (ends[1] - ends[0]) / (2 * step) * waiting
+
+        grown, _ = integrate.quad(rate, since, fraction)
+        assert grown == pytest.approx((1 - p) * (fraction - since), rel=1e-6)
+    assert zero_share(np.array([since]), p, np.array([since]))[0] == 0.0
+
+
+@pytest.mark.parametrize("anew_at", [None, 0.3])
+def test_what_is_learned_is_a_sample_of_the_closed_decisions(anew_at):
+    """At any age a share F of rewards and of zeros; each comparison fails with probability 1e-6."""
+    rng = np.random.default_rng(5)
+    n, p = 400_000, 0.2
+    paid = rng.random(n) < p
+    delay = np.where(paid, rng.random(n), np.inf)  # in units of F
+    u = rng.random(n)
+    zero_at = np.full(n, np.inf)  # F at which it is learned as a zero
+    start, waits = 0.0, np.ones(n, dtype=bool)
+    if anew_at is not None:
+        weight = float(pending_weight(anew_at, p))
+        unpaid = delay > anew_at
+        waits = unpaid & (u >= weight)
+        zero_at[unpaid & (u < weight)] = anew_at
+        u = np.where(waits, (u - weight) / (1 - weight), 1.0)
+        start = anew_at
+    grid = np.linspace(start, 1.0, 4_001)
+    share = zero_share(grid, p, np.full(grid.size, start))
+    at = np.interp(u, share, grid, right=np.inf)
+    zero_at = np.where(waits & (at < delay), at, zero_at)
+    for fraction in (0.35, 0.6, 1.0):
+        rewards, zeros = (delay <= fraction).sum(), (zero_at <= fraction).sum()
+        for found, expected in ((rewards, p * fraction), (zeros, (1 - p) * fraction)):
+            assert abs(found - n * expected) < 4.9 * np.sqrt(n * expected)
+
+
+# ----------------------------------------------------------------------------------- in a ledger
+
+
+def play(ledger, clock, rng, n, *, p=0.3, days=0.05):
+    for _ in range(n):
+        clock.now += days * DAY
+        x = [1.0, rng.normal()]
+        decision = ledger.decide(f"k{clock.now}", context=x)
+        if rng.random() < p:
+            delay = rng.exponential(1.5) * DAY
+            ledger._coming.append((clock.now + delay, decision.id))
+        for due in [e for e in ledger._coming if e[0] <= clock.now]:
+            ledger._coming.remove(due)
+            ledger.event(f"e{due[1]}", due[1], 2.0, at=due[0])
+
+
+def test_rewards_are_learned_at_once_and_zeros_as_they_would_have_come(tmp_path, clock):
+    rng = np.random.default_rng(2)
+    with opened(tmp_path, clock) as ledger:
+        ledger._coming = []
+        for _ in range(4):
+            play(ledger, clock, rng, 25, days=0.1)
+            ledger._keeper.refresh(force=False)
+        pulls, rewards = learned(ledger)
+        assert rewards >= 15
+        assert 50 < pulls < 100  # the youngest are open
+        clock.now += 30 * DAY
+        ledger.refresh()
+        assert learned(ledger)[0] == 100  # all are closed, each is learned once
+
+
+@pytest.mark.slow
+def test_chances_are_right_while_most_decisions_are_open(tmp_path, clock):
+    """Three days with a window of two: within a fifth, 4.5 standard errors for the smaller chance.
+
+    Rewards at once and zeros at the close would show a chance three times as large.
+    """
+    rng = np.random.default_rng(8)
+    chance = {"a": 0.05, "b": 0.3}
+    policy = zib.contextual.Naive(horizon=1e6, sigma=1.0)
+    with opened(tmp_path, clock, policy=policy, window="2d", holdout=0.999) as ledger:
+        coming = []
+        for step in range(60):
+            clock.now += 0.05 * DAY
+            keys = [f"{step} {n}" for n in range(500)]
+            for d in ledger.decide_many(keys, contexts=[[1.0, 0.0]] * 500):
+                if rng.random() < chance[d.arm]:
+                    coming.append((clock.now + rng.exponential(0.4 * DAY), d.id))
+            due = [e for e in coming if e[0] <= clock.now]
+            coming = [e for e in coming if e[0] > clock.now]
+            ledger.event_many([(f"e{id}", id, 2.0, at) for at, id in due])
+            ledger._keeper.refresh(force=False)
+        for anew in (False, True):
+            if anew:
+                ledger.refresh()
+            tally = ledger._book.model.bandit._tally
+            assert 0.5 < tally.pulls.sum() / 30_000 < 0.95
+            np.testing.assert_allclose(tally.nonzero / tally.pulls, [0.05, 0.3], rtol=0.2)
+
+
+@pytest.mark.parametrize("learn", ["close", "event"])
+def test_other_ways_to_learn(tmp_path, clock, learn):
+    with opened(tmp_path, clock, learn=learn) as ledger:
+        found = ledger.decide_many([f"k{n}" for n in range(30)], contexts=[[1.0, 0.5]] * 30)
+        ledger.event_many([(f"e{n}", found[n].id, 3.0) for n in range(10)])
+        clock.now += 3 * DAY
+        ledger.refresh()
+        assert learned(ledger) == ((0, 0) if learn == "close" else (10, 10))
+        clock.now += 5 * DAY
+        ledger.refresh()
+        assert learned(ledger) == (30, 10)
+
+
+def test_what_changes_later_is_put_right(tmp_path, clock):
+    with opened(tmp_path, clock) as ledger:
+        found = ledger.decide_many([f"k{n}" for n in range(20)], contexts=[[1.0, 0.5]] * 20)
+        ledger.event_many([(f"e{n}", found[n].id, 3.0) for n in range(10)])
+        ledger.refresh()
+        assert learned(ledger) == (10, 10)
+        ledger.revise("refund", found[0].id, 0.0)
+        ledger.cancel(found[1].id)
+        ledger.cancel(found[19].id)
+        clock.now += 8 * DAY
+        ledger.event("late", found[12].id, 1.0, at=clock.now - 2 * DAY)
+        ledger.refresh()
+        ledger.refresh()
+        assert learned(ledger) == (18, 9)
+
+
+def test_a_version_is_the_fold_of_the_log(tmp_path, clock):
+    """Learning as it comes and learning all of it anew agree once all is closed."""
+    rng = np.random.default_rng(4)
+    with opened(tmp_path, clock, learn="event") as ledger:
+        ledger._coming = []
+        for _ in range(5):
+            play(ledger, clock, rng, 10)
+            ledger.refresh()
+        clock.now += 30 * DAY
+        for due, id in ledger._coming:
+            ledger.event(f"e{id}", id, 2.0, at=due)
+        ledger.refresh()
+        tally = ledger._book.model.bandit._tally.pulls.copy()
+        version = ledger._book.model.version
+    with opened(tmp_path, clock, learn="event") as ledger:
+        assert ledger._book.model.version == version
+        assert np.array_equal(ledger._book.model.bandit._tally.pulls, tally)
+        ledger.refresh()  # a new leader learns anew
+        assert ledger._book.model.whole
+        assert np.array_equal(ledger._book.model.bandit._tally.pulls, tally)
+
+
+def test_decisions_are_replayed(tmp_path, clock):
+    rng = np.random.default_rng(6)
+    with opened(tmp_path, clock, evidence=2) as ledger:
+        ledger._coming = []
+        for k in range(6):
+            play(ledger, clock, rng, 8)
+            if k == 2:
+                ledger.add_arm("c")
+                ledger.pause_arm("a")
+            ledger._keeper.refresh(force=k == 4)
+        kept = ledger._database.reader().rows("SELECT content FROM model")
+        assert {Versioned.read(text)["whole"] is None for (text,) in kept} == {True, False}
+        probabilities = {
+            row[0] for row in ledger._database.reader().rows("SELECT probability FROM decision")
+        }
+        assert len(probabilities) > 4
+        reader = ledger._database.reader()
+        reader.begin()
+        found = replay(reader)
+        assert (found.decisions, found.replayed, found.problems) == (48, 48, [])
+
+
+def test_an_encoder_is_kept_with_the_bandit(tmp_path, clock):
+    encoder = zib.Encoder().fit([{"age": 20, "land": "IT"}, {"age": 60, "land": "FR"}] * 5)
+    given = {"features": None, "encoder": encoder}
+    with opened(tmp_path, clock, **given) as ledger:
+        ledger.decide("one", context={"age": 35, "land": "IT"})
+        with pytest.raises(InvalidParameterError, match="`context` must be given"):
+            ledger.decide("two")
+    with Ledger(tmp_path / "shop.db", clock=clock, background=False) as ledger:
+        assert ledger.decide("one", context={"age": 35, "land": "IT"}).version == 1
+        ledger.decide("two", context={"age": 50, "land": "FR"})
+        ((text,),) = ledger._database.reader().rows(
+            "SELECT context FROM decision WHERE key = 'two'"
+        )
+        assert '"given": {"age": 50, "land": "FR"}' in text
+
+
+def test_bad_arguments_are_refused(tmp_path, clock):
+    for given, words in (
+        ({"policy": zib.mab.ZIAdaptive()}, "`policy` must be a contextual policy"),
+        ({"features": None, "encoder": object()}, "`encoder` must be a zib.Encoder"),
+        ({"features": None, "encoder": zib.Encoder()}, "`encoder` must be fitted"),
+    ):
+        with pytest.raises(InvalidParameterError, match=words):
+            opened(tmp_path, clock, **given)
+    with opened(tmp_path, clock) as ledger:
+        for context in ([1.0], [1.0, np.inf], "ab", {"a": 1}, [[1.0, 2.0]]):
+            with pytest.raises(InvalidParameterError, match="^`context` must"):
+                ledger.decide("k", context=context)
