@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
+import subprocess
 import tempfile
 import threading
 import warnings
@@ -79,6 +80,14 @@ class Server:
         self._made += 1
         self.run(f"CREATE SCHEMA test_{self._made}")
         return self.url(f"test_{self._made}")
+
+    def program(self, name: str, *args: Any) -> None:
+        """Run one of the programs that come with it, such as pg_dump."""
+        subprocess.run(
+            [self._server.bin_path / name, *map(str, args)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
     def run(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
         """Run one statement on a connection of its own."""
