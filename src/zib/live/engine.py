@@ -184,7 +184,8 @@ class _Changes:
 
     def __init__(self, book: Book, sums: ArmSums) -> None:
         self.book = book
-        self.sums = sums
+        self.sums = sums  # those of the book until a reward changes them: then a copy
+        self.own = False
         self.arms: set[int] = set()
         self.waiting: dict[tuple[int, int], int] = defaultdict(int)
         self.converted: dict[tuple[int, int, int], list[float]] = {}
@@ -194,11 +195,13 @@ class _Changes:
     def add(self, arm: int, at: int, part: Share, sign: int) -> None:
         """Add what a decision is worth, or take it out again."""
         bucket = self.book.rules.bucket(at)
-        if arm >= self.sums.n_arms:  # added by another process
-            self.sums = self.sums.copy(arm + 1)
         if part.waiting:
             self.waiting[arm, bucket] += sign
-        elif part.zero:
+            return
+        if not self.own or arm >= self.sums.n_arms:  # an arm may be added by another process
+            self.sums = self.sums.copy(max(arm + 1, len(self.book.labels)))
+            self.own = True
+        if part.zero:
             self.sums.zero[arm] += sign
             self.arms.add(arm)
         elif part.nonzero:
@@ -280,7 +283,7 @@ def _run_book(c: Connection, works: Sequence[Work]) -> None:
         book.sums = read_arm_sums(c, book.number, len(book.labels), c.worker)
         book.sums_of = c
         book.count_parked(c)
-    changes = _Changes(book, book.sums.copy(len(book.labels)))
+    changes = _Changes(book, book.sums)
     asked = [ask for work in works for ask in work.asked]
     reported = [report for work in works for report in work.reported]
     decisions = iter(_decide(c, changes, asked) if asked else ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import re
 import sqlite3
@@ -26,6 +27,7 @@ from zib.live.database import Connection, Database, Row, migrations, refuse_newe
 ROOM = 32 * 1024 * 1024  # length of the write-ahead log
 PAGE = 4_096
 BUSY = 10.0  # seconds to wait for a reader that holds a lock
+MOST_TOGETHER = 64  # rows in a statement
 _OLDEST = (3, 35)
 
 
@@ -35,18 +37,11 @@ def _translated(sql: str) -> str:
 
 
 @functools.cache
-def _insert_sql(table: str, columns: tuple[str, ...]) -> str:
-    marks = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-
-
-@functools.cache
-def _upsert_sql(table: str, keys: tuple[str, ...], columns: tuple[str, ...], sums: bool) -> str:
-    marks = ", ".join("?" * (len(keys) + len(columns)))
-    set_to = (f"{c} = {c} + excluded.{c}" if sums else f"{c} = excluded.{c}" for c in columns)
+def _insert_sql(table: str, columns: tuple[str, ...], then: str, n: int) -> str:
+    row = f"({', '.join('?' * len(columns))})"
     return (
-        f"INSERT INTO {table} ({', '.join((*keys, *columns))}) VALUES ({marks}) "
-        f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {', '.join(set_to)}"
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * n)} "
+        f"ON CONFLICT {then}"
     )
 
 
@@ -141,41 +136,56 @@ class SQLiteConnection(Connection):
                 if statement.strip():
                     self._run(statement)
 
-    def _many(self, sql: str, rows: Sequence[Row]) -> int:
+    def _insert(self, table: str, columns: Sequence[str], then: str, rows: Sequence[Row]) -> int:
+        """Insert rows and return how many were inserted or changed.
+
+        Many in one statement: each takes and gives back the lock of the interpreter, for which the
+        callers wait, too. A few sizes of statements are enough, and they stay prepared.
+        """
         self._pages += 2 * len(rows) + 4
-        before = self._raw.total_changes
+        before, start, names = self._raw.total_changes, 0, tuple(columns)
         with _explained():
-            self._raw.executemany(sql, rows)
+            while start < len(rows):
+                n = min(MOST_TOGETHER, 1 << (len(rows) - start).bit_length() - 1)
+                values = tuple(itertools.chain.from_iterable(rows[start : start + n]))
+                self._run(_insert_sql(table, names, then, n), *values)
+                start += n
         return self._raw.total_changes - before
 
     def insert_new(
         self, table: str, columns: Sequence[str], rows: Sequence[Row], key: Sequence[str]
     ) -> list[bool]:
-        with _explained():
-            (last,) = self._run(f"SELECT MAX(rowid) FROM {table}").fetchone()
-        if self._many(_insert_sql(table, tuple(columns)), rows) == len(rows):
-            return [True] * len(rows)
-        # Some were there already. New rows have larger numbers than all before, as none is deleted.
-        added = set(self.rows(f"SELECT {', '.join(key)} FROM {table} WHERE rowid > $1", last or 0))
+        n = self._insert(table, columns, "DO NOTHING", rows)
+        if n == len(rows):
+            return [True] * n
+        # Some were there already. New rows are numbered on from all before, as none is deleted.
+        sql = f"SELECT {', '.join(key)} FROM {table} WHERE rowid > last_insert_rowid() - $1"
+        added = set(self.rows(sql, n)) if n else set()
         at = [columns.index(name) for name in key]
         return [tuple(row[k] for k in at) in added for row in rows]
 
     def add(
         self, table: str, keys: Sequence[str], sums: Sequence[str], rows: Sequence[Row]
     ) -> None:
-        self._many(_upsert_sql(table, tuple(keys), tuple(sums), True), rows)
+        set_to = ", ".join(f"{name} = {name} + excluded.{name}" for name in sums)
+        then = f"({', '.join(keys)}) DO UPDATE SET {set_to}"
+        self._insert(table, (*keys, *sums), then, rows)
 
     def put(
         self, table: str, keys: Sequence[str], columns: Sequence[str], rows: Sequence[Row]
     ) -> None:
-        self._many(_upsert_sql(table, tuple(keys), tuple(columns), False), rows)
+        set_to = ", ".join(f"{name} = excluded.{name}" for name in columns)
+        then = f"({', '.join(keys)}) DO UPDATE SET {set_to}"
+        self._insert(table, (*keys, *columns), then, rows)
 
     def update(
         self, table: str, keys: Sequence[str], columns: Sequence[str], rows: Sequence[Row]
     ) -> None:
         which = " AND ".join(f"{name} = ?{k}" for k, name in enumerate(keys, 1))
         set_to = ", ".join(f"{name} = ?{k}" for k, name in enumerate(columns, len(keys) + 1))
-        self._many(f"UPDATE {table} SET {set_to} WHERE {which}", rows)
+        self._pages += 2 * len(rows) + 4
+        with _explained():
+            self._raw.executemany(f"UPDATE {table} SET {set_to} WHERE {which}", rows)
 
     def find(
         self,
