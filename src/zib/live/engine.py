@@ -472,7 +472,8 @@ def _fold(
     rules = changes.book.rules
     log: dict[str, list[Entry]] = defaultdict(list)
     columns = ("decision", "id", "kind", "value", "at", "received")
-    own = f"bandit = {changes.book.number:d}"  # others may name its decisions by mistake
+    # Other bandits may name its decisions by mistake; with "+", it is not searched by.
+    own = f"+bandit = {changes.book.number:d}"
     for decision, *entry in c.find("event", columns, "decision", touched, where=own):
         log[decision].append(Entry(*entry))
     rows = []

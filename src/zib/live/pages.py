@@ -132,7 +132,8 @@ def entries(connection: Connection, bandit: int, first: int, last: int) -> dict[
     # CROSS JOIN: SQLite would read the whole table of events for each page
     rows = connection.rows(
         "SELECT d.seq, e.id, e.kind, e.value, e.at, e.received FROM decision d CROSS JOIN event e "
-        "WHERE e.decision = d.id AND d.bandit = $1 AND d.seq > $2 AND d.seq <= $3",
+        "WHERE e.decision = d.id AND +e.bandit = d.bandit AND d.bandit = $1 AND d.seq > $2 "
+        "AND d.seq <= $3",
         bandit, first, last,
     )  # fmt: skip
     found: dict[int, list[Entry]] = {}

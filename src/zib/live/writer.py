@@ -6,6 +6,8 @@ caller is answered after the commit that holds its request.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import queue
 import threading
 import time
@@ -26,7 +28,7 @@ _STOP = object()
 class _Job:
     """Something to do in the writing thread: requests, or a function; and what came of it."""
 
-    __slots__ = ("call", "error", "finished", "result", "then", "works")
+    __slots__ = ("answered", "call", "error", "finished", "following", "result", "then", "works")
 
     def __init__(
         self,
@@ -39,14 +41,27 @@ class _Job:
         self.then = then
         self.result: Any = None  # of a function
         self.error: BaseException | None = None
+        self.answered = False
+        self.following: _Job | None = None  # to be woken by whoever waits for this one
         # a bare lock is the cheapest thing to wait for
         self.finished = threading.Lock()
         self.finished.acquire()
 
-    def done(self) -> None:
-        if self.then is not None:
-            self.then()
-        self.finished.release()
+    def wait(self) -> None:
+        try:
+            self.finished.acquire()
+            if self.following is not None:
+                self.following.finished.release()
+        except BaseException:  # such as Ctrl-C: the others still have to be woken
+            threading.Thread(target=self._wake_following, daemon=True).start()
+            raise
+
+    def _wake_following(self) -> None:
+        while not self.answered:
+            time.sleep(0.001)
+        if self.following is not None:
+            with contextlib.suppress(RuntimeError):  # it is awake already
+                self.following.finished.release()
 
     def fail(self, error: BaseException) -> None:
         self.error = error
@@ -56,6 +71,23 @@ class _Job:
     @property
     def size(self) -> int:
         return sum(work.size for work in self.works) if self.works else 1
+
+
+def _answer(jobs: Sequence[_Job]) -> None:
+    """Tell whoever waits for these jobs that they are done.
+
+    The first is woken here and wakes the next: all at once they would only queue up again, for the
+    lock of the interpreter, and keep the writer from it.
+    """
+    waiting = [job for job in jobs if job.then is None]
+    for job, following in itertools.pairwise(waiting):
+        job.following = following
+    for job in jobs:
+        job.answered = True
+        if job.then is not None:
+            job.then()
+    if waiting:
+        waiting[0].finished.release()
 
 
 class _Spoilt(Exception):
@@ -100,7 +132,7 @@ class Writer:
 
     def do(self, work: Work) -> list[Any]:
         """Run requests and return their answers, once they are durable."""
-        self._enqueue(_Job((work,))).finished.acquire()
+        self._enqueue(_Job((work,))).wait()
         if work.error is not None:
             raise work.error
         return work.answers
@@ -115,7 +147,7 @@ class Writer:
     def call(self, work: Callable[[Connection], Any]) -> Any:
         """Run a function in a transaction of its own and return what it returns."""
         job = self._enqueue(_Job(call=work))
-        job.finished.acquire()
+        job.wait()
         if job.error is not None:
             raise job.error
         return job.result
@@ -155,7 +187,7 @@ class Writer:
                 return
             if job is not _STOP:
                 job.fail(LedgerError("the ledger is closed: open it again"))
-                job.done()
+                _answer([job])
 
     # --------------------------------------------------------------------------------- writing
 
@@ -189,8 +221,7 @@ class Writer:
                 first.fail(error)
         else:
             self._run_works([work for job in batch for work in job.works])
-        for job in batch:
-            job.done()
+        _answer(batch)
 
     def _run_works(self, works: Sequence[Work]) -> None:
         """Run requests in one transaction; afterwards each has answers or an error."""
