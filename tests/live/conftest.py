@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,8 +24,19 @@ def postgres() -> Iterator[Server]:
     server.close()
 
 
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where the system has one: most tests need not wait for a disk."""
+    memory = Path("/dev/shm")
+    if not (memory.is_dir() and os.access(memory, os.W_OK)):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory, prefix="zib-") as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+def new_database(request: pytest.FixtureRequest) -> Callable[[], str]:
     """Return a function that makes an empty database and returns what `Ledger` is given.
 
     Tests that ask for it run on both databases (PostgreSQL with the slow ones).
@@ -32,7 +45,8 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
         server: Server = request.getfixturevalue("postgres")
         return server.fresh
     numbers = itertools.count()
-    return lambda: str(tmp_path / f"ledger-{next(numbers)}.db")
+    folder = request.getfixturevalue("quick_folder")
+    return lambda: str(folder / f"ledger-{next(numbers)}.db")
 
 
 @pytest.fixture
