@@ -294,7 +294,7 @@ class _Export:
             for text in page["context"]:
                 if text is None:
                     continue
-                for column, value in flat(json.loads(text)).items():
+                for column, value in self._entries(text).items():
                     if value is not None:
                         kind = self.context.get(column, _kind(value))
                         self.context[column] = kind if kind == _kind(value) else "text"
@@ -305,8 +305,15 @@ class _Export:
                 )
         self.context = dict(sorted(self.context.items(), key=_natural))
 
+    def _entries(self, text: str) -> dict[str, Any]:
+        """Return the entries of a context, as it was given."""
+        context = json.loads(text)
+        if self.bandit.configuration.is_contextual:  # which keeps the features, too
+            context = context.get("given", context["x"])
+        return flat(context)
+
     def _context_columns(self, page: Columns) -> dict[str, list[Any]]:
-        found = [{} if text is None else flat(json.loads(text)) for text in page["context"]]
+        found = [{} if text is None else self._entries(text) for text in page["context"]]
         out = {}
         for column, kind in self.context.items():
             values = [row.get(column) for row in found]

@@ -46,6 +46,13 @@ CREATE TABLE bandit (
     shadow BIGINT 
 );
 INSERT INTO "bandit" VALUES(1,'checkout','{"delay": null, "encoder": null, "features": null, "policy": {"name": "zib.mab.ZIAdaptive", "parameters": {}}, "settings": {"aggregate": "sum", "draws": 50, "evidence": 100, "grace": 86400.0, "holdout": 0.2, "inflated": 0.0, "largest_share": 0.2, "learn": "delay", "least_share": 0.001, "park": 3600.0, "prior_events": 1.0, "refresh": 0.5, "window": 604800.0}}',1700000000000000,NULL);
+CREATE TABLE changed (
+    bandit BIGINT NOT NULL,
+    decision TEXT NOT NULL,
+    worker BIGINT NOT NULL,
+    n BIGINT NOT NULL,
+    PRIMARY KEY (bandit, decision, worker)
+);
 CREATE TABLE converted (
     bandit BIGINT NOT NULL,
     arm BIGINT NOT NULL,
@@ -153,7 +160,7 @@ INSERT INTO "waiting" VALUES(1,1,4919085,0,0);
 INSERT INTO "waiting" VALUES(1,1,4919096,0,1);
 INSERT INTO "waiting" VALUES(1,1,4919106,0,0);
 CREATE TABLE zib_schema (version BIGINT PRIMARY KEY, at BIGINT NOT NULL);
-INSERT INTO "zib_schema" VALUES(1,1794832776120444);
+INSERT INTO "zib_schema" VALUES(1,1794832974940508);
 CREATE INDEX event_of_decision ON event (decision);
 CREATE INDEX event_parked ON event (bandit, decision) WHERE parked = 1;
 COMMIT;
