@@ -30,6 +30,9 @@ def read():
         return sum(batch.num_rows for batch in file.iter_batches(batch_size=1 << 18))
 def advise():
     return zib.logs.advise.advise(scan(), simulate=False)
+def clustered():
+    log = LogScan(path, arm="arm", reward="reward", context=names, cluster="user")
+    return zib.logs.advise.advise(log, simulate=False)
 def evaluate():
     policy = {0: 0.1, 1: 0.1, 2: 0.1, 3: 0.1, 4: 0.6}
     return zib.logs.ope.evaluate(scan(), {"mostly 4": policy}, estimators=("ips", "snips", "dr"))
@@ -52,14 +55,17 @@ def peak():
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size / (2**20 if sys.platform == "darwin" else 2**10)
 start = time.perf_counter()
-jobs = {f.__name__: f for f in (read, scan, advise, evaluate, join, thin)}
+jobs = {f.__name__: f for f in (read, scan, advise, clustered, evaluate, join, thin)}
 jobs[what]()
 print(json.dumps([time.perf_counter() - start, peak()]))
 """
 
 
 def _write(path: Path, rows: int) -> None:
-    """Write a log in which 2 % of the rows pay, in pieces, so that this process stays small."""
+    """Write a log in which 2 % of the rows pay, in pieces, so that this process stays small.
+
+    Every user has five rows, far apart in the file.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -77,6 +83,7 @@ def _write(path: Path, rows: int) -> None:
                 "arm": arm,
                 "reward": reward,
                 "propensity": np.full(n, 1.0 / ARMS),
+                "user": np.arange(start, start + n) % (rows // 5),
                 **{f"x{j}": context[:, j] for j in range(FEATURES)},
             }
         )
@@ -150,6 +157,7 @@ def run(quick: bool) -> list[Row]:
         for what, words, target in (
             ("scan", "read, check, label", None),
             ("advise", "advise, no simulation", ADVISE_SECONDS),
+            ("clustered", "advise, rows of a user dependent", None),
             ("evaluate", "IPS, SNIPS and DR of a fixed policy", EVALUATE_SECONDS),
             ("join", "join with a tenth as many orders", JOIN_SECONDS),
             ("thin", "join, open windows thinned", JOIN_SECONDS),
