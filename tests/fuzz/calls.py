@@ -700,6 +700,7 @@ def _in_flight(law: delay.DelayDistribution) -> Iterator[Call]:
         "decide": {"arm": "b", "at": 2.0, "n": 3},
         "reward": {"arm": "a", "at": 1.0, "delay": 0.5, "amount": 2.0},
         "cancel": {"arm": "a", "at": 1.0, "n": 1},
+        "revise": {"arm": "a", "at": 1.0, "delay": 0.5, "old": 2.0, "new": 0.0},
         "add_arm": {"arm": "c"},
         "merge": {"other": kind(**made)},
         "bin_of": {"delay": [0.5, 3.0]},

@@ -150,6 +150,14 @@ def test_an_amount_of_zero_closes_a_decision():
     pending.reward("a", 1.0, 0.5, 0.0)
     found = pending.estimate(1.0)
     assert (found.events, found.closed, found.waiting) == (0.0, 1.0, 9.0)
+    pending.reward("a", 1.0, 0.5, 20.0)
+    pending.revise("a", 1.0, 0.5, 20.0, 30.0)
+    (row,) = pending._rewarded.rows()[1]
+    assert row.tolist() == [1.0, 30.0, 900.0]
+    pending.revise("a", 1.0, 0.5, 30.0, 0.0)  # a refund
+    found = pending.estimate(1.0)
+    assert (found.events, found.closed, found.waiting) == (0.0, 2.0, 8.0)
+    assert found.delays[0].events == 0.0
 
 
 def test_rewards_after_the_horizon_count_and_leave_the_delays_alone():
@@ -345,6 +353,7 @@ def test_equal_amounts_are_called_dependent_as_often_as_stated(seed):
         (lambda p: p.reward("a", 1.0, -1.0, 1.0), r"`delay` must lie in \[0, inf"),
         (lambda p: p.reward("a", 1.0, 1.0, np.nan), "`amount` must be a finite number"),
         (lambda p: p.cancel("a", 1.0, n=4), "`at` must be the time .* around which 3 do"),
+        (lambda p: p.revise("a", 1.0, 0.5, 2.0, 1.0), "`old` must be a reward of 'a'"),
         (lambda p: p.add_arm("a"), "`arm` must be new"),
         (lambda p: p.merge(PendingDecisions(2.0, ["a"])), "with the horizon 7"),
         (lambda p: p.estimate(np.inf), "`now` must be a finite number"),

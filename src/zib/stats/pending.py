@@ -46,6 +46,7 @@ MOST_BUCKETS = 4 * BUCKETS  # that are kept apart, and so many are left when the
 KEPT_BUCKETS = 3 * BUCKETS
 CLOSED = -1  # the bucket of decisions that are over
 NO_BIN = -1  # of a reward that says nothing about the delay
+FEW_ROWS = 10_000
 MOST_NEW = 50_000  # changes that are kept singly
 MOST_DECISIONS = 2**53
 LATEST = 1e18  # of times
@@ -199,6 +200,7 @@ class PendingDecisions:
         self._waiting = _Sums(2, 1)  # by arm and bucket
         self._rewarded = _Sums(3, 3)  # by arm, bucket and bin: number, sum, sum of squares
         self._closed_before = 0
+        self._tidied = 0  # rows when they were last put together
 
     @classmethod
     def from_counts(
@@ -238,6 +240,7 @@ class PendingDecisions:
         ):
             if given is not None:
                 held.extend(*out._columns(name, given, *(x.shape[1] for x in held.rows())))
+        out._tidied = out._n_rows()
         return out
 
     def _columns(
@@ -336,8 +339,34 @@ class PendingDecisions:
         if paid == 0.0:
             self._waiting.add((key[0], CLOSED), 1.0)
             return
-        number = NO_BIN if took > self._horizon else int(delay_bin(self._edges, took))
-        self._rewarded.add((*key, number), 1.0, paid, paid * paid)
+        self._rewarded.add((*key, self._bin(took)), 1.0, paid, paid * paid)
+
+    def _bin(self, took: float) -> int:
+        return NO_BIN if took > self._horizon else int(delay_bin(self._edges, took))
+
+    def revise(self, arm: Hashable, at: float, delay: float | None, old: float, new: float) -> None:
+        """Replace the amount of a reward that was counted: a refund (0), or a larger order.
+
+        Parameters
+        ----------
+        arm, at, delay
+            As it was counted.
+        old, new
+            The amount that was counted, and the right one.
+        """
+        took = np.inf if delay is None else validate.real("delay", delay, low=0.0)
+        key = self._arm(arm), self._bucket(at), self._bin(took)
+        before = validate.real("old", old, -1e100, 1e100)
+        after = validate.real("new", new, -1e100, 1e100)
+        if self._rewarded.first_at(key) < 1.0 or before == 0.0:
+            raise InvalidParameterError(
+                f"`old` must be a reward of {validate.shown(arm)} that was counted with this time "
+                f"and delay; got {old!r}"
+            )
+        change = after - before, after * after - before * before
+        self._rewarded.add(key, -1.0 if after == 0.0 else 0.0, *change)
+        if after == 0.0:
+            self._waiting.add((key[0], CLOSED), 1.0)
 
     def cancel(self, arm: Hashable, at: float, n: int = 1) -> None:
         """Forget `n` decisions that wait: the mail was never sent."""
@@ -391,6 +420,10 @@ class PendingDecisions:
             self._closed_before = max(self._closed_before, int(buckets[-KEPT_BUCKETS]))
         self._waiting.tidy(self._closed_before)
         self._rewarded.tidy(self._closed_before)
+        self._tidied = self._n_rows()
+
+    def _n_rows(self) -> int:
+        return len(self._waiting.rows()[0]) + len(self._rewarded.rows()[0])
 
     # --------------------------------------------------------------------------------- reading
 
@@ -467,7 +500,8 @@ class PendingDecisions:
                 f"`delay` must reach 1 by the horizon, {self._horizon:g}; got {delay!r}"
             )
         validate.real("prior_events", prior_events, low=0, closed="neither")
-        self._tidy()
+        if self._n_rows() > 2 * self._tidied + FEW_ROWS:
+            self._tidy()
         n_arms = len(self._arms)
         keys, sums = self._rewarded.rows()
         events = np.maximum(np.bincount(keys[:, 0], sums[:, 0], minlength=n_arms), 0.0)
