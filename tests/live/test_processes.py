@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,8 @@ import pytest
 
 from tests.live.servers import Server
 from zib.core.entry import interpreted
-from zib.live import Ledger
+from zib.live import Ledger, LedgerError
 from zib.live.postgres import PostgresDatabase
-
-pytestmark = pytest.mark.slow
 
 BANDIT = {"arms": ["A", "B", "C"], "window": "7d", "refresh": 0.1}
 CALLERS = 4
@@ -67,6 +67,22 @@ def live(url: str, me: int, folder: Path) -> None:
     ledger.close()
 
 
+def forked(work: Callable[[], None]) -> int:
+    """Run `work` in a process of its own and return its id."""
+    with warnings.catch_warnings():  # runners of tests have threads, which the child does without
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return child
+
+
 class Processes:
     """Processes that are forked, and waited for."""
 
@@ -76,17 +92,11 @@ class Processes:
         self.running: dict[int, int] = {}
 
     def start(self, me: int) -> None:
-        child = os.fork()
-        if child == 0:
-            try:
-                with interpreted():
-                    live(self.url, me, self.folder)
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(1)
-        self.running[me] = child
+        def work() -> None:
+            with interpreted():
+                live(self.url, me, self.folder)
+
+        self.running[me] = forked(work)
 
     def notes(self, me: int) -> list[list[str]]:
         file = self.folder / f"notes {me}"
@@ -113,8 +123,9 @@ class Processes:
 
     def kill(self, me: int) -> None:
         child = self.running.pop(me)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
     def stop(self) -> None:
         (self.folder / "stop").touch()
@@ -153,6 +164,7 @@ def check(processes: Processes, everybody: range) -> None:
                 assert id in events
 
 
+@pytest.mark.slow
 def test_another_process_leads_when_the_leader_is_killed(processes: Processes) -> None:
     for me in (1, 2):
         processes.start(me)
@@ -172,6 +184,7 @@ def test_another_process_leads_when_the_leader_is_killed(processes: Processes) -
     check(processes, range(1, 6))
 
 
+@pytest.mark.slow
 def test_workers_serve_while_nobody_leads(processes: Processes) -> None:
     """Somebody else holds the lock and makes no versions: a leader that hangs."""
     hung = PostgresDatabase(processes.url)
@@ -184,17 +197,22 @@ def test_workers_serve_while_nobody_leads(processes: Processes) -> None:
         assert first is not None
         assert {note[0] for me in (1, 2) for note in processes.notes(me)} & {"leads"} == set()
         assert {processes.seen(me) for me in (1, 2)} == {first.version}
+        age = ledger.statistics().age
+        assert age is not None
+        assert age > 0.0
     hung.close()
     processes.wait(processes.leader)  # the lock is free, and somebody takes it
     processes.stop()
     check(processes, range(1, 3))
 
 
+@pytest.mark.slow
 def test_a_server_restarted_under_load_is_gone_on_with(
     processes: Processes, postgres: Server
 ) -> None:
     for me in (1, 2):
         processes.start(me)
+        processes.wait(lambda me=me: processes.notes(me))
     for restart in (lambda: postgres.restart("fast"), lambda: postgres.restart("immediate")):
         leader = processes.wait(processes.leader)
         noted = {me: len(processes.notes(me)) for me in (1, 2)}
@@ -205,3 +223,19 @@ def test_a_server_restarted_under_load_is_gone_on_with(
             processes.wait(lambda me=me: processes.seen(me) > last)  # noqa: B023
     processes.stop()
     check(processes, range(1, 3))
+
+
+def test_a_forked_process_is_told_to_open_its_own(
+    new_database: Callable[[], str], interpreting: None
+) -> None:
+    ledger = Ledger(new_database(), background=False, **BANDIT)
+    decision = ledger.decide("before")
+
+    def child() -> None:
+        with pytest.raises(LedgerError, match="open it in each process"):
+            ledger.decide("in the child")
+        ledger.close()
+
+    assert os.waitpid(forked(child), 0)[1] == 0
+    assert ledger.decide("before") == decision
+    ledger.close()

@@ -187,6 +187,8 @@ class Ledger:
 
     def close(self) -> None:
         """Finish what was asked for, and give everything back; nothing is lost without it."""
+        if self._writer is not None and self._writer.forked:
+            return  # locks and connections are those of the process that opened it
         if self._keeper is not None:
             self._keeper.close()
         if self._writer is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import queue
 import threading
 import time
@@ -121,6 +122,7 @@ class Writer:
         self._database = database
         self._connection: Connection | None = None
         self._closed = False
+        self._process = os.getpid()
         self._alone = threading.RLock()
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -152,7 +154,16 @@ class Writer:
             raise job.error
         return job.result
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a process that was forked: what it has is not its own."""
+        return os.getpid() != self._process
+
     def _enqueue(self, job: _Job) -> _Job:
+        if self.forked:
+            raise LedgerError(
+                "the ledger was opened before this process was forked: open it in each process"
+            )
         if self._closed:
             raise LedgerError("the ledger is closed: open it again")
         if self._thread is None:
