@@ -13,8 +13,8 @@ import zib
 from zib.core.entry import interpreted
 from zib.live import Ledger, LedgerError
 from zib.live.keeper import Keeper
-from zib.live.model import Model
-from zib.live.statistics import read_statistics
+from zib.live.model import Model, in_flight
+from zib.live.statistics import Recent, read_statistics
 from zib.mab import NormalTS
 
 DAY = 86_400.0
@@ -192,6 +192,7 @@ def test_in_shadow_mode_the_default_is_served_and_the_wish_is_logged(tmp_path, c
 def test_what_goes_wrong_is_reported_and_serving_goes_on(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "shop.db", arms=["a"], policy=NormalTS(), window="7d", refresh=0.02)
     try:
+        monkeypatch.setattr("zib.live.keeper.LONGEST_PAUSE", 0.1)
         monkeypatch.setattr(
             "zib.live.model.Model.build", lambda *args: (_ for _ in ()).throw(ValueError("broken"))
         )
@@ -200,7 +201,7 @@ def test_what_goes_wrong_is_reported_and_serving_goes_on(tmp_path, monkeypatch):
         until = time.monotonic() + 10.0
         while ledger._keeper.problem is None and time.monotonic() < until:
             time.sleep(0.01)
-        assert ledger._keeper.problem == "ValueError: broken"
+        assert ledger.statistics().problem == "ValueError: broken"
         assert ledger.decide("two").version == 1
         monkeypatch.undo()
         while ledger._keeper.problem is not None and time.monotonic() < until:
@@ -208,6 +209,36 @@ def test_what_goes_wrong_is_reported_and_serving_goes_on(tmp_path, monkeypatch):
         assert ledger._keeper.problem is None
     finally:
         ledger.close()
+
+
+def test_old_buckets_of_many_arms_are_read_now_and_then(tmp_path, clock):
+    labels = [f"arm {k}" for k in range(25)]
+    rng = np.random.default_rng(3)
+    with opened(tmp_path, clock, arms=labels, window="100s", evidence=10**6) as ledger:
+        recent = Recent(1, ledger._book.rules)
+        for n in range(40):
+            clock.now += 0.2
+            found = ledger.decide_many([f"{n} {k}" for k in range(50)])
+            paid = [d for d in found if rng.random() < 0.3]
+            ledger.event_many([(f"e{d.id}", d.id, 1.0, clock.now) for d in paid])
+        c, now = ledger._database.reader(), ledger._now()
+        exact = recent.read(c, 25, now, whole=True)
+        for _ in range(2):  # everything, and what is recent only
+            found = recent.read(c, 25, now, whole=False)
+            assert len(found.waiting.n) < len(exact.waiting.n)
+            both = [in_flight(ledger._book.configuration, labels, x, now) for x in (exact, found)]
+            assert np.array_equal(
+                both[0].waiting + both[0].closed, both[1].waiting + both[1].closed
+            )
+            np.testing.assert_allclose(both[1].zeros, both[0].zeros, rtol=0.01)
+        new = ledger.decide("new", at=clock.now)
+        old = ledger.decide("old", at=clock.now - 6.0)
+        more = recent.read(c, 25, now, whole=False).waiting.n.sum() - found.waiting.n.sum()
+        assert more == 1  # the old one is not seen yet
+        after = recent.read(c, 25, now + 60_000_000, whole=False)
+        assert after.waiting.n.sum() - found.waiting.n.sum() == 2
+        assert new.arm in labels
+        assert old.arm in labels
 
 
 @pytest.mark.slow

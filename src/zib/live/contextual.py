@@ -209,11 +209,6 @@ class ContextualModel(Versioned):
         x = json.dumps({"x": [0.0] * n_features(self.configuration)})
         self.allocation(tuple(range(len(self.labels))), "", x)
 
-    def means(self, level: float = 0.95) -> dict[Hashable, Any]:
-        """Return p, mu and r of each arm over the contexts it was played in."""
-        with self._lock:
-            return self.bandit.means(level, anytime=True)
-
     def _content(self) -> dict[str, Any]:
         return {
             "learned": self.learned,
@@ -397,6 +392,15 @@ class Learning:
         self, c: Connection, version: int, now: int, arms: Arms, *, force: bool
     ) -> Versioned | None:
         """Return the next version, if anything was learned."""
+        try:
+            return self._next(c, version, now, arms, force=force)
+        except BaseException:
+            self._bandit = None  # what was taken up may not have been learned: learn it anew
+            raise
+
+    def _next(
+        self, c: Connection, version: int, now: int, arms: Arms, *, force: bool
+    ) -> ContextualModel | None:
         again = self.to_correct > 0 and time.monotonic() > self._again_at
         if self._bandit is None or version != self._last + 1 or again:
             return self._anew(c, version, now, arms)

@@ -23,11 +23,12 @@ from zib.live.database import Connection, Database
 from zib.live.engine import Book
 from zib.live.model import Arms, Model, Versioned
 from zib.live.settings import label_of
-from zib.live.statistics import SUM_COLUMNS, read_statistics
+from zib.live.statistics import SUM_COLUMNS, Recent
 from zib.live.writer import Writer
 from zib.stats.pending import CLOSED
 
-SHARE = 0.2  # of a processor
+SHARE = 0.2  # of a processor, on average;
+AT_ONCE = 0.5  # so many seconds of it may be used before they are earned
 AGEING = 10_000  # versions in a horizon, if nothing but the ages of decisions changes
 OLD_BUCKETS = 100  # that are put together at a time
 FOLLOWING = 0.25  # seconds after which versions of another process are taken up, at most
@@ -64,10 +65,11 @@ class Sums:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._seen: Any = None
-        self._made_at = 0
-        self._waits = False
+        self._seen: Any = None  # by the last version that was written,
+        self._made_at = 0  # at this time
+        self._written: tuple[Any, int] = (None, 0)  # the same of the one being made
         self._oldest = 0
+        self._recent = Recent(book.number, book.rules)
 
     def load(self, c: Connection, version: int, content: str) -> Versioned:
         """Return a version that is in the database."""
@@ -86,19 +88,20 @@ class Sums:
         aged = now - self._made_at >= self._book.rules.horizon / AGEING
         if not force and seen == self._seen and not aged:
             return None
-        found = read_statistics(c, self._book.number, len(arms.labels))
-        if not force and seen == self._seen and not found.waiting.n.any() and not self._waits:
-            self._made_at = now  # nothing ages
-            return None
-        self._seen, self._made_at = seen, now
-        self._waits = bool(found.waiting.n.any())
-        open_ = found.waiting.bucket[found.waiting.bucket != CLOSED]
-        self._oldest = int(open_.min()) if open_.size else 0
         book = self._book
+        found = self._recent.read(c, len(arms.labels), now, whole=force)
+        buckets = found.waiting.bucket[found.waiting.bucket != CLOSED]
+        waits = bool((buckets >= (self._made_at - book.rules.horizon) // book.rules.width).any())
+        if not force and seen == self._seen and not waits:
+            self._made_at = now  # all of them were closed when the last version was made
+            return None
+        self._written = (seen, now)
+        self._oldest = int(buckets.min()) if buckets.size else 0
         return Model.build(book.name, book.configuration, version, now, *arms, found)
 
     def written(self, made: Versioned) -> None:
-        """Nothing to do: a version stands for itself."""
+        """Take note that a version is in the database."""
+        self._seen, self._made_at = self._written
 
     def chores(self, now: int) -> Callable[[Connection], None] | None:
         """Return how old buckets are put together, if there are many.
@@ -334,13 +337,17 @@ class Keeper:
 
     def _loop(self) -> None:
         pause = refresh = self._book.configuration.settings.refresh
+        ahead = 0.0  # seconds of processor time that were used and not yet earned
+        used, before = time.thread_time(), time.monotonic()
         while not self._closed.wait(pause):
-            start = time.thread_time()
             try:
                 self.refresh(force=False)
                 self.problem = None
-                took = time.thread_time() - start
-                pause = max(refresh if self.leads else min(refresh, FOLLOWING), took / SHARE - took)
+                earned = SHARE * (time.monotonic() - before)
+                ahead = max(ahead - earned, 0.0) + time.thread_time() - used
+                used, before = time.thread_time(), time.monotonic()
+                least = refresh if self.leads else min(refresh, FOLLOWING)
+                pause = max(least, (ahead - AT_ONCE) / SHARE)
             except BaseException as error:  # serving goes on with the version there is
                 self.problem = f"{type(error).__name__}: {error}"
                 log.warning("no new model version of %r: %s", self._book.name, self.problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
@@ -467,7 +468,9 @@ class Ledger:
 
         level = validate.real("level", level, low=0.0, high=1.0, closed="neither")
         with looking(self._database) as connection:
-            return status(connection, self.name, level=level, now=self._now())
+            found = status(connection, self.name, level=level, now=self._now())
+        problem = None if self._keeper is None else self._keeper.problem
+        return dataclasses.replace(found, problem=problem)
 
     def check(self) -> Check:
         """Compare what is stored with the log: the statistics must be its fold.

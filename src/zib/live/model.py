@@ -31,7 +31,6 @@ from zib.live.statistics import ArmSums, Statistics
 from zib.mab.wrappers import Wrapper
 from zib.online.allocation import MOST_KEPT, Allocation, GuardRails
 from zib.online.bandit import Bandit
-from zib.stats.arm_means import ArmMeans
 from zib.stats.pending import CLOSED, PendingDecisions, PendingEstimate
 
 Numbers = NDArray[np.float64]
@@ -344,11 +343,6 @@ class Model(Versioned):
         every = np.arange(len(self.labels))
         with self._lock:
             self.bandit._limited(every, limits(self.configuration.settings, every.size))
-
-    def means(self, level: float = 0.95) -> dict[Hashable, ArmMeans]:
-        """Return p, mu and r of each arm with intervals that may be looked at at any time."""
-        with self._lock:
-            return self.bandit.means(level, anytime=True)
 
     def _content(self) -> dict[str, Any]:
         shares = self.allocation(self.active).shares if self.active else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from zib.core.exact import ExactSums, add_reward, add_sums
 from zib.live.database import Connection, Row
+from zib.live.outcome import SECOND, Rules
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -18,6 +20,12 @@ Floats = NDArray[np.float64]
 _COUNTS = ("nonzero", "zero", "positive")
 _PARTS = ("total", "total_rest", "squares", "squares_rest")
 SUM_COLUMNS = (*_COUNTS, *_PARTS, *(f"log_{name}" for name in _PARTS))
+
+
+MANY_ARMS = 20  # from which on old buckets are read now and then only,
+OLD_FOR = 30 * SECOND  # and so often; they are old
+RECENT = 20  # if they are older than this part of the horizon
+COARSE = 10  # buckets that are one then
 
 
 class ArmSums:
@@ -74,13 +82,17 @@ class ArmSums:
     @classmethod
     def of_rows(cls, n_arms: int, rows: Iterable[Row]) -> ArmSums:
         """Return the sums of rows that begin with an arm; those of one arm are added."""
-        out = cls(n_arms)
+        layers: list[ArmSums] = [cls(n_arms)]  # one for each worker that had the same arm
+        seen: dict[int, int] = defaultdict(int)
         for arm, *numbers in rows:
-            one = cls(n_arms)
-            for array, number in zip(one._arrays(), numbers, strict=True):
+            if seen[arm] == len(layers):
+                layers.append(cls(n_arms))
+            for array, number in zip(layers[seen[arm]]._arrays(), numbers, strict=True):
                 array[arm] = number
-            out.add(one)
-        return out
+            seen[arm] += 1
+        for other in layers[1:]:
+            layers[0].add(other)
+        return layers[0]
 
 
 def _no_sums(n_arms: int) -> ExactSums:
@@ -131,17 +143,31 @@ def read_arm_sums(
     return ArmSums.of_rows(n_arms, rows)
 
 
-def read_statistics(connection: Connection, bandit: int, n_arms: int) -> Statistics:
-    """Return all sums; within a transaction they are those of one moment."""
+def read_statistics(
+    connection: Connection, bandit: int, n_arms: int, *, since: int | None = None
+) -> Statistics:
+    """Return all sums; within a transaction they are those of one moment.
+
+    With `since` the numbers of decisions that wait and of rewards are those of buckets from this
+    one on.
+    """
+    recent = ""
+    args: tuple[int, ...] = ()
+    if since is not None:  # arms are named so that the index of each is entered where it begins
+        recent = " AND arm IN (SELECT number FROM arm WHERE bandit = $1) AND bucket >= $2"
+        args = (since,)
     waiting = connection.rows(
-        "SELECT arm, bucket, CAST(SUM(n) AS BIGINT) FROM waiting WHERE bandit = $1 "
+        f"SELECT arm, bucket, CAST(SUM(n) AS BIGINT) FROM waiting WHERE bandit = $1{recent} "
         "GROUP BY arm, bucket HAVING SUM(n) <> 0 ORDER BY arm, bucket",
         bandit,
+        *args,
     )
     converted = connection.rows(
         "SELECT arm, bucket, bin, CAST(SUM(n) AS BIGINT), SUM(total), SUM(squares) FROM converted "
-        "WHERE bandit = $1 GROUP BY arm, bucket, bin HAVING SUM(n) <> 0 ORDER BY arm, bucket, bin",
+        f"WHERE bandit = $1{recent} GROUP BY arm, bucket, bin HAVING SUM(n) <> 0 "
+        "ORDER BY arm, bucket, bin",
         bandit,
+        *args,
     )
     counters = connection.rows(
         "SELECT name, CAST(SUM(n) AS BIGINT) FROM counter WHERE bandit = $1 GROUP BY name", bandit
@@ -154,3 +180,63 @@ def read_statistics(connection: Connection, bandit: int, n_arms: int) -> Statist
         Converted(*counts.T, *amounts.T),
         {str(name): int(n) for name, n in counters},
     )
+
+
+class Recent:
+    """Reads the statistics again and again: of many arms what is old only now and then.
+
+    What has happened to old decisions since it was read is missing for half a minute. Their buckets
+    are taken ten at a time: decisions that wait as if they were made in the middle of the ten,
+    rewards as if at the end, so that no delay is taken for possible that was not.
+    """
+
+    def __init__(self, bandit: int, rules: Rules) -> None:
+        self._bandit = bandit
+        self._rules = rules
+        self._old: tuple[Waiting, Converted] | None = None
+        self._since = self._read_at = 0
+
+    def read(self, c: Connection, n_arms: int, now: int, *, whole: bool) -> Statistics:
+        """Return the statistics at a time (microseconds); `whole`: all of it as it is now."""
+        if whole or n_arms < MANY_ARMS:
+            return read_statistics(c, self._bandit, n_arms)
+        if self._old is None or not 0 <= now - self._read_at < OLD_FOR:
+            self._read_at = now
+            self._since = (now - self._rules.horizon // RECENT) // self._rules.width
+            found = read_statistics(c, self._bandit, n_arms)
+            old, young = _split(found.waiting, self._since), _split(found.converted, self._since)
+            self._old = (
+                _coarse(Waiting(*old[0]), 2, COARSE // 2),
+                _coarse(Converted(*young[0]), 3, COARSE - 1),
+            )
+            found = found._replace(waiting=Waiting(*old[1]), converted=Converted(*young[1]))
+        else:
+            found = read_statistics(c, self._bandit, n_arms, since=self._since)
+        waiting, converted = self._old
+        return found._replace(
+            waiting=Waiting(*map(_joined, waiting, found.waiting)),
+            converted=Converted(*map(_joined, converted, found.converted)),
+        )
+
+
+def _joined(first: Any, second: Any) -> Any:
+    return np.concatenate([first, second])
+
+
+def _split(columns: Any, since: int) -> tuple[list[Any], list[Any]]:
+    """Return the columns of rows before a bucket, and of the others."""
+    is_old = columns.bucket < since
+    return [x[is_old] for x in columns], [x[~is_old] for x in columns]
+
+
+def _coarse(columns: Any, n_keys: int, shift: int) -> Any:
+    """Return rows in which ten buckets are one; arm and bucket come first."""
+    bucket = columns.bucket
+    place = np.where(bucket >= 0, bucket - bucket % COARSE + shift, bucket)
+    keys, row = np.unique(
+        np.column_stack([columns.arm, place, *columns[2:n_keys]]), axis=0, return_inverse=True
+    )
+    sums = [
+        np.bincount(row.ravel(), x, minlength=len(keys)).astype(x.dtype) for x in columns[n_keys:]
+    ]
+    return type(columns)(*keys.T, *sums)

@@ -86,6 +86,8 @@ class Status:
         Events whose decision is not known, and those of them that wait longer than they should.
     shadow
         Label of the arm that is served whatever the policy wants, or None.
+    problem
+        Why this process could not make the last model version, or None; it serves the one it has.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Status:
     parked: int
     dead: int
     shadow: Hashable = None
+    problem: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; the labels of the arms are entries of a list there."""
