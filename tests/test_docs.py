@@ -21,7 +21,7 @@ matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-SLOW = ("README.md", "contextual.md", "logs.md", "pricing.md")
+SLOW = ("README.md", "contextual.md", "live.md", "logs.md", "pricing.md")
 RUN = [page for page in PAGES if "```python\n" in page.read_text(encoding="utf-8")]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

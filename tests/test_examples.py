@@ -13,6 +13,7 @@ import zib
 import zib.studies
 import zib.testing
 from zib.core import kernel
+from zib.core.entry import interpreted
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,7 +35,7 @@ def _forget_what_was_registered() -> Iterator[None]:
     yield
     kernel.REGISTRY.clear()
     kernel.REGISTRY.update(before)
-    for name in ("my_policy", "outcomes", "similar", "skeleton"):
+    for name in ("live", "my_policy", "outcomes", "similar", "skeleton"):
         if name not in modules:
             sys.modules.pop(name, None)
 
@@ -54,6 +55,19 @@ def test_example_policy_refuses_bad_parameters() -> None:
         my_policy.WidthUCB(width=-1.0)
     with pytest.raises(zib.InvalidParameterError, match="`floor` must lie in"):
         my_policy.WidthUCB(floor=0.0)
+
+
+@pytest.mark.slow
+def test_example_of_a_ledger_runs_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with interpreted():
+        for n in (100, 200):
+            _import_file(ROOT / "examples" / "live.py")
+            with zib.live.Ledger("checkout.db", background=False) as ledger:
+                assert ledger.check().decisions == n
+    assert "Model version" in capsys.readouterr().out
 
 
 def test_example_with_four_outcomes_runs() -> None:

@@ -15,7 +15,6 @@ from zib.cli.program import app, progress_bar, refuse, refusing
 
 if TYPE_CHECKING:
     from zib.live.database import Connection
-    from zib.live.status import Status
 
 live = typer.Typer(
     help="Ledgers of decisions whose reward comes later: look at one, check it, export its log.",
@@ -52,7 +51,7 @@ def status(database: Database, name: Name = "default", as_json: AsJson = False) 
     if as_json:
         _print_json(found.to_dict())
     else:
-        _show(found)
+        typer.echo(str(found))
 
 
 @live.command()
@@ -187,58 +186,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-# ------------------------------------------------------------------------------------------ showing
-
-
-def _show(found: Status) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from zib.logs.joining.instants import span_words
-
-    console = Console(highlight=False)
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("arm", "share", "decisions", "rewards", "waiting,\nas zeros"):
-        table.add_column(column, justify="left" if column == "arm" else "right", overflow="fold")
-    for column in ("p", "mu", "r"):
-        table.add_column(f"{column},\ninterval", justify="right", overflow="fold")
-    for label, arm in found.arms.items():
-        table.add_row(
-            str(label) if arm.status == "active" else f"{label}\n({arm.status})",
-            "–" if arm.share is None else f"{100 * arm.share:.3g} %",
-            f"{arm.decisions:,}",
-            f"{arm.rewarded:,}",
-            f"{arm.waiting:,}\n{arm.weight:,.1f}",
-            _estimate(100 * arm.prob, [100 * x for x in arm.prob_interval], " %"),
-            _estimate(arm.magnitude, arm.magnitude_interval),
-            _estimate(arm.reward, arm.reward_interval),
-        )
-    console.print(table)
-    model = "There is no model version yet."
-    if found.age is not None:
-        model = f"Model version {found.version}, {span_words(max(found.age, 0.0))} old."
-    lines = [model]
-    if found.shadow is not None:
-        lines.append(f"Shadow mode: {found.shadow!r} is served, whatever the policy wants.")
-    if found.delays:
-        lines.append(
-            f"Of the rewards that come, half come within {span_words(found.half)} and 90 % within "
-            f"{span_words(found.most)} (from {found.delays:,}, corrected for those still to come)."
-        )
-    else:
-        lines.append("No delay is known yet.")
-    lines.append(
-        f"Events so far: {found.late:,} late, {found.duplicates:,} duplicates, "
-        f"{found.conflicts:,} conflicts. Parked now: {found.parked:,}, dead letters: "
-        f"{found.dead:,}."
-    )
-    typer.echo("\n" + "\n".join(lines))
-
-
-def _estimate(value: float, interval: Any, unit: str = "") -> str:
-    if not math.isfinite(value):
-        return "–"
-    low, high = (f"{x:.3g}" if math.isfinite(x) else "…" for x in interval)
-    return f"{value:.3g}{unit}\n{low}–{high}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from zib.live.model import Evidence, Versioned, in_flight
 from zib.live.outcome import SECOND
 from zib.live.pages import Bandit, bandit_of
 from zib.live.statistics import read_statistics
+from zib.logs.joining.instants import span_words
 from zib.stats.arm_means import arm_means
 
 
@@ -105,6 +107,9 @@ class Status:
     dead: int
     shadow: Hashable = None
     problem: str | None = None
+
+    def __str__(self) -> str:
+        return "\n".join([*_table(self), "", *_sentences(self)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; the labels of the arms are entries of a list there."""
@@ -201,3 +206,66 @@ def _latest(connection: Connection, bandit: Bandit) -> tuple[int, int | None, di
     if shares:
         shares |= {number: 0.0 for number in bandit.arms if number not in shares}
     return int(version), int(made_at), shares
+
+
+# ----------------------------------------------------------------------------------------- in words
+
+HEAD = (
+    ("arm", ""), ("share", ""), ("decisions", ""), ("rewards", ""), ("waiting,", "as zeros"),
+    ("p,", "interval"), ("mu,", "interval"), ("r,", "interval"),
+)  # fmt: skip
+
+
+def _table(found: Status) -> list[str]:
+    """Return the table of the arms; every arm has two lines."""
+    cells = [HEAD]
+    for label, arm in found.arms.items():
+        cells.append(
+            (
+                (str(label), "" if arm.status == ACTIVE else f"({arm.status})"),
+                ("–" if arm.share is None else f"{100 * arm.share:.3g} %", ""),
+                (f"{arm.decisions:,}", ""),
+                (f"{arm.rewarded:,}", ""),
+                (f"{arm.waiting:,}", f"{arm.weight:,.1f}"),
+                _estimate(100 * arm.prob, [100 * x for x in arm.prob_interval], " %"),
+                _estimate(arm.magnitude, arm.magnitude_interval),
+                _estimate(arm.reward, arm.reward_interval),
+            )
+        )
+    wide = [max(len(text) for cell in column for text in cell) for column in zip(*cells)]
+    lines = []
+    for row in cells:
+        for texts in zip(*row, strict=True):
+            first, *rest = zip(texts, wide, strict=True)
+            line = [first[0].ljust(first[1]), *(text.rjust(width) for text, width in rest)]
+            if any(texts):
+                lines.append("  ".join(line).rstrip())
+    return lines
+
+
+def _estimate(value: float, interval: Sequence[float], unit: str = "") -> tuple[str, str]:
+    if not math.isfinite(value):
+        return "–", ""
+    low, high = (f"{x:.3g}" if math.isfinite(x) else "…" for x in interval)
+    return f"{value:.3g}{unit}", f"{low}–{high}"
+
+
+def _sentences(found: Status) -> list[str]:
+    out = ["There is no model version yet."]
+    if found.age is not None:
+        out = [f"Model version {found.version}, {span_words(max(found.age, 0.0))} old."]
+    if found.shadow is not None:
+        out.append(f"Shadow mode: {found.shadow!r} is served, whatever the policy wants.")
+    delay = "No delay is known yet."
+    if found.delays:
+        delay = (
+            f"Of the rewards that come, half come within {span_words(found.half)} and 90 % within "
+            f"{span_words(found.most)} (from {found.delays:,}, corrected for those still to come)."
+        )
+    return [
+        *out,
+        delay,
+        f"Events so far: {found.late:,} late, {found.duplicates:,} duplicates, "
+        f"{found.conflicts:,} conflicts. Parked now: {found.parked:,}, dead letters: "
+        f"{found.dead:,}.",
+    ]
