@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import functools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from zib.core import entry, kernel, saved, validate
-from zib.core.exact import (
-    ExactSums,
-    add_reward,
-    add_sums,
-    set_moments,
-    sums_of,
-    was_learned,
-)
+from zib.core.exact import ExactSums, sums_of
 from zib.core.invariants import problem_in
-from zib.core.state import add_states, copied, rearranged
-from zib.core.validate import InvalidParameterError, InvalidTypeError
+from zib.core.validate import InvalidParameterError
 from zib.mab.adaptive import ZIAdaptive
 from zib.mab.wrappers import Wrapper
 from zib.online import warm
@@ -29,7 +20,8 @@ from zib.online.allocation import GuardRails
 from zib.online.base import Propensities, Seed
 from zib.online.categories import checked_categories, checked_category
 from zib.online.guard import Careful, InUseError, arrays_in, may_raise, undrawn
-from zib.online.pending import NOTHING, InFlight, PendingArms
+from zib.online.pending import NOTHING
+from zib.online.sums import SummedArms
 from zib.stats.arm_means import ArmMeans, arm_means
 
 __all__ = ["ArmMeans", "Bandit"]
@@ -37,10 +29,9 @@ __all__ = ["ArmMeans", "Bandit"]
 
 MOST_ARMS = 10_000_000  # more would not fit into memory
 MOST_DECISIONS = 10_000_000  # at once
-_NOBODY = object()  # the label of no arm
 
 
-class Bandit(PendingArms):
+class Bandit(SummedArms):
     """A multi-armed bandit policy in use.
 
     Parameters
@@ -147,10 +138,6 @@ class Bandit(PendingArms):
         super().__init__(spec, seed, inflated, getattr(spec, "horizon", None), rails)
         self._in_flight = {}
         self._adopt(labels, kernel.init(spec, len(labels)), self._no_sums(len(labels)))
-
-    def _no_sums(self, n_arms: int) -> ExactSums:
-        """Return exact sums before any reward; of no arms where rewards cannot be revised."""
-        return ExactSums.new({"arms": n_arms if kernel.is_additive(self._spec) else 0})
 
     def _adopt(self, arms: tuple[Hashable, ...], state: Any, sums: ExactSums) -> None:
         self._arms = arms
@@ -399,113 +386,6 @@ class Bandit(PendingArms):
             self._update_block(self._pin, positions, values, *told)
             self._learned += positions.size
 
-    def revise(self, arm: Hashable, old: float, new: float) -> None:
-        """Replace a reward learned earlier: a zero that turned out to be a sale, a refund.
-
-        For policies whose statistics are sums; the others raise. Afterwards everything is as if
-        `new` had been learned in the first place, but for rounding errors, even if `old` was far
-        larger than the other rewards. The relative error of their variance is about
-        (M/s)²·1e-29, where s is their standard deviation and M the largest reward the arm ever had.
-
-        Only sums are kept, so not every `old` that was never learned is recognised. One is refused
-        that is outside the range of the arm's rewards, or that leaves others that cannot be.
-        """
-        self._need_sums("revise")
-        before, after = self._reward(old, "old"), self._reward(new, "new")
-        with self._alone():
-            k = self._index(arm)
-            self._need_learned(arm, k, before, old)
-            state, sums = copied(self._state), copied(self._sums)
-            if before != 0.0:
-                add_reward(sums, k, before, -1.0)
-            if after != 0.0:
-                add_reward(sums, k, after, 1.0)
-            state.nonzero[k] += float(after != 0.0) - float(before != 0.0)
-            set_moments(state, sums, k)
-            kernel.weigh(self._spec, state, k, before, -1.0)
-            kernel.weigh(self._spec, state, k, after, 1.0)
-            pin = entry.pin(self._spec, state, self._rng)
-            entry.refresh.for_spec(self._spec)(pin, k)
-            problem = problem_in(state)
-            if problem is not None:
-                raise InvalidParameterError(
-                    f"`old` must be a reward learned for arm {validate.shown(arm)}; got {old!r}, "
-                    f"without which {problem}"
-                )
-            self._adopt(self._arms, state, sums)
-
-    def _need_learned(self, arm: Hashable, k: int, before: float, old: float) -> None:
-        """Raise unless a reward can have been learned for an arm."""
-        count = int(self._state.nonzero[k])
-        held = count if before != 0 else int(self._state.pulls[k]) - count
-        wanted = f"`old` must be a reward learned for arm {validate.shown(arm)}"
-        if held < 1:
-            kind = "non-zero" if before != 0 else "zero"
-            raise InvalidParameterError(
-                f"{wanted}, which has no {kind} reward; got {validate.shown(old)}"
-            )
-        if before != 0 and not was_learned(self._sums, k, count, before):
-            low, high = self._sums.low[k] + self._inflated, self._sums.high[k] + self._inflated
-            raise InvalidParameterError(
-                f"{wanted}, whose {count} non-zero rewards are in [{low:g}, {high:g}] and have the "
-                f"mean {self._state.total[k] / count + self._inflated:g}; got {old!r}"
-            )
-
-    def merge(self, other: Bandit, *, since: Bandit | None = None) -> None:
-        """Add what another worker learned, as if one bandit had seen all rewards.
-
-        Parameters
-        ----------
-        other
-            A bandit with the same policy and inflated value. Arms only it knows are added here;
-            its limits on shares are not taken over.
-        since
-            The common state both started from, if it was not empty; it is then counted once. Arms
-            of it that this bandit has removed stay removed.
-
-        What is in flight (`set_pending`) adds up as well.
-        """
-        self._need_sums("merge")
-        for name, bandit in {"other": other, **({} if since is None else {"since": since})}.items():
-            if not isinstance(bandit, Bandit):
-                raise InvalidTypeError(f"`{name}` must be a Bandit; got {validate.shown(bandit)}")
-            if bandit._spec != self._spec or bandit._inflated != self._inflated:
-                raise InvalidParameterError(
-                    f"`{name}` must have the same policy and inflated value; "
-                    f"got {validate.shown(bandit._spec)}, inflated={bandit._inflated!r}"
-                )
-        # copies, so that each bandit is held only while it is read, and may be this one as well
-        other = copy.copy(other)
-        since = None if since is None else copy.copy(since)
-        with self._alone():
-            gone = () if since is None else since._arms  # known before: this side removed them
-            known = {*self._position, *gone}
-            labels = self._arms + tuple(a for a in other._arms if a not in known)
-            self._rails.check_room(len(labels))
-            total, sums = self._part_of(labels)
-            more, more_sums = other._part_of(labels)
-            add_states(total, more)
-            add_sums(sums, more_sums)
-            learned = self._learned + other._learned
-            base_in_flight = {} if since is None else since._in_flight
-            in_flight = self._added(self._in_flight, other._in_flight, base_in_flight)
-            if since is not None:
-                # an arm that was removed over there is not counted twice
-                base, base_sums = since._part_of(
-                    [a if a in other._position else _NOBODY for a in labels]
-                )
-                if (base.pulls > total.pulls).any() or (base.nonzero > total.nonzero).any():
-                    raise InvalidParameterError(
-                        "`since` must be the state both bandits started from; it holds more rewards"
-                    )
-                add_states(total, base, sign=-1.0)
-                add_sums(sums, base_sums, sign=-1.0)
-                for k in np.flatnonzero(base.nonzero > 0):
-                    set_moments(total, sums, int(k))
-                learned -= since._learned
-            self._take(labels, total, sums, in_flight)
-            self._learned = max(learned, 0)
-
     # ------------------------------------------------------------------------------------ arms
 
     def add_arm(self, arm: Hashable) -> None:
@@ -529,28 +409,6 @@ class Bandit(PendingArms):
                 )
             labels = tuple(a for a in self._arms if a != arm)
             self._take(labels, *self._part_of(labels))
-
-    def _take(
-        self,
-        labels: tuple[Hashable, ...],
-        state: Any,
-        sums: ExactSums,
-        in_flight: InFlight | None = None,
-    ) -> None:
-        """Go on with other arms, after what is derived from all of them was computed anew."""
-        pin = entry.pin(self._spec, state, self._rng)
-        entry.refresh_all.for_spec(self._spec)(pin)
-        self._in_flight = self._in_flight if in_flight is None else in_flight
-        self._adopt(labels, state, sums)
-
-    def _part_of(self, labels: Sequence[Hashable]) -> tuple[Any, ExactSums]:
-        """Return copies of state and sums with these arms; unknown ones are untried."""
-        sources = [self._position.get(label, -1) for label in labels]
-        state = rearranged(self._state, kernel.init(self._spec, len(sources)), sources)
-        sums = self._no_sums(len(sources))
-        if sums.total.size:
-            sums = rearranged(self._sums, sums, sources)
-        return state, sums
 
     # ------------------------------------------------------------------------------ keeping it
 
