@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections import Counter, defaultdict
 from fractions import Fraction
 from typing import Any
@@ -24,16 +25,23 @@ def rows(database: str, sql: str) -> Rows:
         finally:
             connection.close()
 
-    async def fetched() -> Rows:
-        import asyncpg
+    import asyncpg
 
+    async def fetched() -> Rows:
         connection = await asyncpg.connect(database)
         try:
             return [tuple(row) for row in await connection.fetch(sql)]
         finally:
             await connection.close()
 
-    return asyncio.run(fetched())
+    end = time.monotonic() + 30.0
+    while True:
+        try:
+            return asyncio.run(fetched())
+        except (OSError, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError):
+            if time.monotonic() > end:  # a server that a test restarts comes back
+                raise
+            time.sleep(0.05)
 
 
 def log(database: str, naive: Naive, bandit: int = 1) -> Naive:
