@@ -26,7 +26,7 @@ from tests.live.scene import Clock, opened, sound
 ARMS = ["A", "B", "C"]
 CHANCE, MEAN, SPREAD = 0.05, 30.0, 10.0
 WINDOW, GRACE = 2000.0, 500.0
-TICK, PER_TICK = 10.0, 1000  # seconds; decisions in them
+TICK, TICKS = 10.0, 1000  # seconds in a tick, and ticks with decisions: four horizons
 REPEATED, OVERTAKING, LATE = 0.05, 0.05, 0.02
 LOOKS = 50
 HOLDOUT = 0.1
@@ -40,11 +40,16 @@ class Sent:
         self.number, self.value, self.at = number, value, at
 
 
+def tick_of(number: Any, n: int) -> Any:
+    """Return when a decision is made."""
+    return number * TICKS // n
+
+
 def network(
     n: int, rng: np.random.Generator, start: float
 ) -> tuple[dict[int, list[Sent]], dict[int, list[Sent]]]:
     """Return the events by the tick they are sent in: those ahead of their decision, the others."""
-    made = start + TICK * (1 + np.arange(n) // PER_TICK)
+    made = start + TICK * (1 + tick_of(np.arange(n), n))
     buys = np.flatnonzero(rng.random(n) < CHANCE)
     delay = np.minimum(rng.exponential(400.0, buys.size), 0.999 * WINDOW)
     late = rng.random(buys.size) < LATE
@@ -62,9 +67,8 @@ def network(
     for number, value, t, k, first in zip(
         buys.tolist(), values.tolist(), at.tolist(), tick.tolist(), early.tolist(), strict=True
     ):
-        (ahead if first else after)[number // PER_TICK if first else k].append(
-            Sent(number, value, t)
-        )
+        one = Sent(number, value, t)
+        (ahead[tick_of(number, n)] if first else after[k]).append(one)
     return ahead, after
 
 
@@ -103,8 +107,8 @@ class Run:
     def tick(self, tick: int) -> None:
         self.clock.now = self.start + TICK * (tick + 1)
         self.events(self.ahead.pop(tick, []))
-        numbers = range(tick * PER_TICK, min((tick + 1) * PER_TICK, self.n))
-        calls = repeated(numbers, self.rng)
+        first, end = (-(-k * self.n // TICKS) for k in (tick, tick + 1))
+        calls = repeated(range(min(first, self.n), min(end, self.n)), self.rng)
         if calls:
             self.ledger.decide_many([f"k{number}" for number in calls])
         self.events(self.after.pop(tick, []))
@@ -112,17 +116,19 @@ class Run:
     def look(self) -> None:
         """Make a new version and see whether the intervals hold what is true."""
         self.ledger.refresh()
-        for means in self.ledger.means(LEVEL).values():
-            for found, true in zip(means, (CHANCE, MEAN, CHANCE * MEAN), strict=True):
+        for arm in self.ledger.statistics(LEVEL).arms.values():
+            for (low, high), true in (
+                (arm.prob_interval, CHANCE),
+                (arm.magnitude_interval, MEAN),
+                (arm.reward_interval, CHANCE * MEAN),
+            ):
                 self.looks += 1
-                self.missed += not found.low <= true <= found.high
+                self.missed += not low <= true <= high
 
     def play(self) -> None:
-        ticks = math.ceil(self.n / PER_TICK)
-        last = max([ticks, *self.after]) + 1
-        for tick in range(last):
+        for tick in range(max([TICKS, *self.after]) + 1):
             self.tick(tick)
-            if tick % max(ticks // LOOKS, 1) == 0:
+            if tick % (TICKS // LOOKS) == 0:
                 self.look()
         self.look()
 
@@ -146,7 +152,6 @@ def run(database: str, *, decisions: int, seed: int) -> dict[str, Any]:
     total = sum((Fraction(one.value) for one in sent.values()), Fraction(0))
     assert sum(folded.rewarded.values()) == len(sent)
     assert sum(folded.total.values()) == total  # the same numbers, exactly
-    once = decisions + len(sent)
     return {
         "decisions": decisions,
         "events": len(sent),
@@ -154,7 +159,6 @@ def run(database: str, *, decisions: int, seed: int) -> dict[str, Any]:
         "seconds": played,
         "check": checked,
         "fold": time.monotonic() - began - played - checked,
-        "once": once,
         "looks": game.looks,
         "missed": game.missed,
         **shares(database),
@@ -164,17 +168,16 @@ def run(database: str, *, decisions: int, seed: int) -> dict[str, Any]:
 def shares(database: str) -> dict[str, float]:
     """Return how far shares are from what they should be, in standard deviations.
 
-    Of the holdout: from even. Of the others: served less the logged probability, summed; with u
-    drawn anew for each decision this is a martingale, whatever the policy learned from it.
+    Of the holdout: from even. Of the others: the weights 1/π of an arm's decisions, π being the
+    logged probability, add up to the number of all decisions, less a martingale, whatever the
+    policy learned on the way.
     """
     rows = stored.rows(database, "SELECT kind, arm, probability FROM decision")
     kind, arm, probability = (np.array(column) for column in zip(*rows, strict=True))
     even = np.bincount(arm[kind == 1], minlength=len(ARMS))
     expected = even.sum() / len(ARMS)
     policy = kind == 0
-    # Σ (1/π − 1·K)… the inverse-probability weights of each arm add up to the number of decisions
-    worst = 0.0
-    n = int(policy.sum())
+    worst, n = 0.0, int(policy.sum())
     for k in range(len(ARMS)):
         mine = policy & (arm == k)
         weights = 1.0 / probability[mine]

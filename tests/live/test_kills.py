@@ -1,4 +1,4 @@
-"""Processes killed under load; `python -m benchmarks --only live` kills a hundred on each database."""
+"""Processes killed under load; `python -m benchmarks --only live` kills a hundred on each."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def killed(database: str, kills: int, seed: int) -> dict[str, Any]:
     """Kill in a process that has opened nothing, and return what came of it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.live.kills", database, "--kills", str(kills)]
-        + ["--seed", str(seed)],
+        [sys.executable, "-m", "tests.live.kills", database,
+         "--kills", str(kills), "--seed", str(seed)],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
