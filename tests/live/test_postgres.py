@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import gc
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +22,7 @@ from zib.live.database import Connection, in_transaction
 from zib.live.postgres import PostgresConnection, PostgresDatabase, lock_key
 from zib.live.sqlite import SQLiteDatabase
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreting")]
 
 EVENT = ("bandit", "id", "decision", "kind", "value", "at", "received", "parked")
 ARMS = {"arms": ["A", "B"], "window": "7d"}
@@ -118,6 +122,18 @@ def test_new_tables_are_read_by_their_keys(url: str) -> None:
     connection.close()
 
 
+def test_it_works_inside_a_loop_of_others(url: str) -> None:
+    """As in a notebook, which runs a loop in its main thread."""
+
+    async def cell() -> str:
+        with Ledger(url, background=False, **ARMS) as ledger:
+            ledger.event("order", ledger.decide("key").id, 1.0)
+            await asyncio.sleep(0.0)
+            return ledger.event("order", ledger.decide("key").id, 1.0).status
+
+    assert asyncio.run(cell()) == "duplicate"
+
+
 def test_commits_wait_for_the_disk_even_if_the_server_is_told_not_to(url: str) -> None:
     lax = PostgresConnection(url + "%20-csynchronous_commit%3Doff")
     assert lax.rows("SHOW synchronous_commit") == [("on",)]
@@ -181,6 +197,17 @@ def test_no_two_connections_have_one_slot(postgres: Server, url: str) -> None:
     database.close()
     elsewhere.close()
     assert not third.alive
+
+
+def test_a_connection_that_nobody_holds_gives_its_slot_back(url: str) -> None:
+    database = PostgresDatabase(url)
+    PostgresConnection(url)
+    gc.collect()
+    until = time.monotonic() + 30.0
+    while (kept := database.connect()).worker != 0:
+        kept.close()
+        assert time.monotonic() < until
+    database.close()
 
 
 def test_one_leads_until_its_connection_breaks(postgres: Server, url: str) -> None:
@@ -319,8 +346,11 @@ def test_writers_of_the_same_ids_agree_and_never_wait_in_a_circle(
             return [answers.get(key) for key in keys]
 
     before = postgres.run("SELECT SUM(deadlocks) FROM pg_stat_database")
+    contexts = [contextvars.copy_context() for _ in range(4)]  # threads run interpreted, too
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(work, range(4)))
+        found = list(
+            pool.map(lambda context, number: context.run(work, number), contexts, range(4))
+        )
     for answers in zip(*found):
         assert len({answer for answer in answers if answer is not None}) == 1
     assert postgres.run("SELECT SUM(deadlocks) FROM pg_stat_database") == before

@@ -265,10 +265,17 @@ class PostgresConnection(Connection):
             return
         if self.alive:
             with contextlib.suppress(*self._errors, asyncio.CancelledError):
-                self._loop.run_until_complete(self._raw.close(timeout=5.0))
+                self._until_done(self._raw.close(timeout=5.0))
         self._drop()
-        self._loop.run_until_complete(asyncio.sleep(0))  # the transport is closed by the loop
+        self._until_done(asyncio.sleep(0))  # the transport is closed by the loop
         self._loop.close()
+
+    def __del__(self) -> None:
+        """Give it back if nobody has: the server ends what the other side has left."""
+        if hasattr(self, "_loop") and not self.closed and not self._loop.is_running():
+            self._drop()
+            self._until_done(asyncio.sleep(0))
+            self._loop.close()
 
     @property
     def closed(self) -> bool:
@@ -330,13 +337,22 @@ class PostgresConnection(Connection):
     def _wait(self, answer: Coroutine[Any, Any, T]) -> T:
         """Run the loop until the server has answered."""
         try:
-            return self._loop.run_until_complete(answer)
+            return self._until_done(answer)
         except self._errors as failed:
             raise self._explained(failed) from failed
         except BaseException:  # interrupted in the middle: nobody knows what the server answers
             answer.close()
             self._drop()
             raise
+
+    def _until_done(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the loop, even where the thread is inside another one (a notebook, a server)."""
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            return self._loop.run_until_complete(work)
+        finally:
+            asyncio._set_running_loop(outer)
 
     def _explained(self, failed: BaseException) -> LedgerError:
         words = str(failed).rstrip(".") or type(failed).__name__
