@@ -42,9 +42,9 @@ def clock():
     return Clock()
 
 
-def opened(folder, clock, **given):
+def opened(database, clock, **given):
     settings = {"arms": ["a", "b"], "policy": POLICY, "window": "7d", "draws": 100, "features": 2}
-    return Ledger(folder / "shop.db", clock=clock, background=False, **{**settings, **given})
+    return Ledger(database, clock=clock, background=False, **{**settings, **given})
 
 
 def learned(ledger):
@@ -117,9 +117,9 @@ def play(ledger, clock, rng, n, *, p=0.3, days=0.05):
             ledger.event(f"e{due[1]}", due[1], 2.0, at=due[0])
 
 
-def test_rewards_are_learned_at_once_and_zeros_as_they_would_have_come(tmp_path, clock):
+def test_rewards_are_learned_at_once_and_zeros_as_they_would_have_come(database, clock):
     rng = np.random.default_rng(2)
-    with opened(tmp_path, clock) as ledger:
+    with opened(database, clock) as ledger:
         ledger._coming = []
         for _ in range(4):
             play(ledger, clock, rng, 25, days=0.1)
@@ -133,7 +133,7 @@ def test_rewards_are_learned_at_once_and_zeros_as_they_would_have_come(tmp_path,
 
 
 @pytest.mark.slow
-def test_chances_are_right_while_most_decisions_are_open(tmp_path, clock):
+def test_chances_are_right_while_most_decisions_are_open(quick_folder, clock):
     """Three days with a window of two: within a fifth, 4.5 standard errors for the smaller chance.
 
     Rewards at once and zeros at the close would show a chance three times as large.
@@ -141,7 +141,9 @@ def test_chances_are_right_while_most_decisions_are_open(tmp_path, clock):
     rng = np.random.default_rng(8)
     chance = {"a": 0.05, "b": 0.3}
     policy = zib.contextual.Naive(horizon=1e6, sigma=1.0)
-    with opened(tmp_path, clock, policy=policy, window="2d", holdout=0.999) as ledger:
+    with opened(
+        quick_folder / "shop.db", clock, policy=policy, window="2d", holdout=0.999
+    ) as ledger:
         coming = []
         for step in range(60):
             clock.now += 0.05 * DAY
@@ -162,8 +164,8 @@ def test_chances_are_right_while_most_decisions_are_open(tmp_path, clock):
 
 
 @pytest.mark.parametrize("learn", ["close", "event"])
-def test_other_ways_to_learn(tmp_path, clock, learn):
-    with opened(tmp_path, clock, learn=learn) as ledger:
+def test_other_ways_to_learn(database, clock, learn):
+    with opened(database, clock, learn=learn) as ledger:
         found = ledger.decide_many([f"k{n}" for n in range(30)], contexts=[[1.0, 0.5]] * 30)
         ledger.event_many([(f"e{n}", found[n].id, 3.0) for n in range(10)])
         clock.now += 3 * DAY
@@ -174,8 +176,8 @@ def test_other_ways_to_learn(tmp_path, clock, learn):
         assert learned(ledger) == (30, 10)
 
 
-def test_what_changes_later_is_put_right(tmp_path, clock):
-    with opened(tmp_path, clock) as ledger:
+def test_what_changes_later_is_put_right(database, clock):
+    with opened(database, clock) as ledger:
         found = ledger.decide_many([f"k{n}" for n in range(20)], contexts=[[1.0, 0.5]] * 20)
         ledger.event_many([(f"e{n}", found[n].id, 3.0) for n in range(10)])
         ledger.refresh()
@@ -190,10 +192,10 @@ def test_what_changes_later_is_put_right(tmp_path, clock):
         assert learned(ledger) == (18, 9)
 
 
-def test_a_version_is_the_fold_of_the_log(tmp_path, clock):
+def test_a_version_is_the_fold_of_the_log(database, clock):
     """Learning as it comes and learning all of it anew agree once all is closed."""
     rng = np.random.default_rng(4)
-    with opened(tmp_path, clock, learn="event") as ledger:
+    with opened(database, clock, learn="event") as ledger:
         ledger._coming = []
         for _ in range(5):
             play(ledger, clock, rng, 10)
@@ -204,7 +206,7 @@ def test_a_version_is_the_fold_of_the_log(tmp_path, clock):
         ledger.refresh()
         tally = ledger._book.model.bandit._tally.pulls.copy()
         version = ledger._book.model.version
-    with opened(tmp_path, clock, learn="event") as ledger:
+    with opened(database, clock, learn="event") as ledger:
         assert ledger._book.model.version == version
         assert np.array_equal(ledger._book.model.bandit._tally.pulls, tally)
         ledger.refresh()  # a new leader learns anew
@@ -212,9 +214,9 @@ def test_a_version_is_the_fold_of_the_log(tmp_path, clock):
         assert np.array_equal(ledger._book.model.bandit._tally.pulls, tally)
 
 
-def test_decisions_are_replayed(tmp_path, clock):
+def test_decisions_are_replayed(database, clock):
     rng = np.random.default_rng(6)
-    with opened(tmp_path, clock, evidence=2) as ledger:
+    with opened(database, clock, evidence=2) as ledger:
         ledger._coming = []
         for k in range(6):
             play(ledger, clock, rng, 8)
@@ -234,14 +236,14 @@ def test_decisions_are_replayed(tmp_path, clock):
         assert (found.decisions, found.replayed, found.problems) == (48, 48, [])
 
 
-def test_an_encoder_is_kept_with_the_bandit(tmp_path, clock):
+def test_an_encoder_is_kept_with_the_bandit(database, clock):
     encoder = zib.Encoder().fit([{"age": 20, "land": "IT"}, {"age": 60, "land": "FR"}] * 5)
     given = {"features": None, "encoder": encoder}
-    with opened(tmp_path, clock, **given) as ledger:
+    with opened(database, clock, **given) as ledger:
         ledger.decide("one", context={"age": 35, "land": "IT"})
         with pytest.raises(InvalidParameterError, match="`context` must be given"):
             ledger.decide("two")
-    with Ledger(tmp_path / "shop.db", clock=clock, background=False) as ledger:
+    with Ledger(database, clock=clock, background=False) as ledger:
         assert ledger.decide("one", context={"age": 35, "land": "IT"}).version == 1
         ledger.decide("two", context={"age": 50, "land": "FR"})
         ((text,),) = ledger._database.reader().rows(
@@ -250,15 +252,15 @@ def test_an_encoder_is_kept_with_the_bandit(tmp_path, clock):
         assert '"given": {"age": 50, "land": "FR"}' in text
 
 
-def test_bad_arguments_are_refused(tmp_path, clock):
+def test_bad_arguments_are_refused(database, clock):
     for given, words in (
         ({"policy": zib.mab.ZIAdaptive()}, "`policy` must be a contextual policy"),
         ({"features": None, "encoder": object()}, "`encoder` must be a zib.Encoder"),
         ({"features": None, "encoder": zib.Encoder()}, "`encoder` must be fitted"),
     ):
         with pytest.raises(InvalidParameterError, match=words):
-            opened(tmp_path, clock, **given)
-    with opened(tmp_path, clock) as ledger:
+            opened(database, clock, **given)
+    with opened(database, clock) as ledger:
         for context in ([1.0], [1.0, np.inf], "ab", {"a": 1}, [[1.0, 2.0]]):
             with pytest.raises(InvalidParameterError, match="^`context` must"):
                 ledger.decide("k", context=context)

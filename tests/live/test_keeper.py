@@ -42,9 +42,9 @@ def clock():
     return Clock()
 
 
-def opened(folder, clock, **settings):
+def opened(database, clock, **settings):
     given = {"arms": ["a", "b", "c"], "policy": NormalTS(), "window": "7d", "draws": 200}
-    return Ledger(folder / "shop.db", clock=clock, background=False, **{**given, **settings})
+    return Ledger(database, clock=clock, background=False, **{**given, **settings})
 
 
 def models_of(ledger):
@@ -69,8 +69,8 @@ def replayed(ledger):
     return logged, again
 
 
-def test_decisions_are_replayed_from_the_log_alone(tmp_path, clock):
-    with opened(tmp_path, clock) as ledger:
+def test_decisions_are_replayed_from_the_log_alone(database, clock):
+    with opened(database, clock) as ledger:
         for day in range(6):
             clock.now += DAY
             some = ["a", "b"] if day % 2 else None
@@ -88,8 +88,8 @@ def test_decisions_are_replayed_from_the_log_alone(tmp_path, clock):
         assert len(models_of(ledger)) == 7
 
 
-def test_a_version_counts_what_is_in_the_database(tmp_path, clock):
-    with opened(tmp_path, clock, window="10s") as ledger:
+def test_a_version_counts_what_is_in_the_database(database, clock):
+    with opened(database, clock, window="10s") as ledger:
         found = ledger.decide_many([str(n) for n in range(60)])
         clock.now += 4.0
         for n, decision in enumerate(found[:20]):
@@ -104,8 +104,8 @@ def test_a_version_counts_what_is_in_the_database(tmp_path, clock):
         assert evidence.total.sum() == sum(2.0 + n % 3 for n in range(20)) - 2.0
 
 
-def test_old_buckets_are_put_together_and_sums_stay(tmp_path, clock):
-    with opened(tmp_path, clock, window="1000s") as ledger:
+def test_old_buckets_are_put_together_and_sums_stay(database, clock):
+    with opened(database, clock, window="1000s") as ledger:
         rng = np.random.default_rng(1)
         for n in range(40):
             clock.now += 50.0
@@ -129,8 +129,8 @@ def test_old_buckets_are_put_together_and_sums_stay(tmp_path, clock):
         assert ledger._book.model.evidence.pulls.sum() == 400.0
 
 
-def test_versions_that_served_nobody_are_not_kept(tmp_path, clock):
-    with opened(tmp_path, clock) as ledger:
+def test_versions_that_served_nobody_are_not_kept(quick_folder, clock):
+    with opened(quick_folder / "shop.db", clock) as ledger:
         ledger.decide("one")
         for _ in range(5):
             clock.now += DAY
@@ -141,18 +141,18 @@ def test_versions_that_served_nobody_are_not_kept(tmp_path, clock):
         assert set(models_of(ledger)) == {1, 6, 7, 8}  # those that served, and the latest two
 
 
-def test_a_ledger_goes_on_with_its_last_version(tmp_path, clock):
-    with opened(tmp_path, clock) as ledger:
+def test_a_ledger_goes_on_with_its_last_version(database, clock):
+    with opened(database, clock) as ledger:
         ledger.decide("one")
         version = ledger.refresh()
         shares = ledger._book.model.allocation((0, 1, 2))
-    with opened(tmp_path, clock) as ledger:
+    with opened(database, clock) as ledger:
         assert ledger.decide("two").version == version
         assert ledger._book.model.allocation((0, 1, 2)) == shares
 
 
-def test_two_leaders_write_each_version_once(tmp_path, clock):
-    with opened(tmp_path, clock) as ledger:
+def test_two_leaders_write_each_version_once(database, clock):
+    with opened(database, clock) as ledger:
         other = Keeper(ledger._book, ledger._database, ledger._writer, ledger._now)
         assert [k.refresh() for k in (ledger._keeper, other, ledger._keeper)] == [2, 3, 4]
         stale = ledger._book.model
@@ -160,9 +160,9 @@ def test_two_leaders_write_each_version_once(tmp_path, clock):
         other.close()
 
 
-def test_the_holdout_is_even_and_by_unit(tmp_path, clock):
+def test_the_holdout_is_even_and_by_unit(quick_folder, clock):
     """Each chi-square test rejects with probability 1e-6."""
-    with opened(tmp_path, clock, holdout=0.25) as ledger:
+    with opened(quick_folder / "shop.db", clock, holdout=0.25) as ledger:
         first = ledger.decide_many([f"x{n}" for n in range(300)])
         ledger.event_many([(f"e{d.id}", d.id, 50.0) for d in first if d.arm == "c"])
         clock.now += 8 * DAY
@@ -180,8 +180,8 @@ def test_the_holdout_is_even_and_by_unit(tmp_path, clock):
         assert kinds[::2] == kinds[1::2]  # a unit is in it or not
 
 
-def test_in_shadow_mode_the_default_is_served_and_the_wish_is_logged(tmp_path, clock):
-    with opened(tmp_path, clock, shadow="b") as ledger:
+def test_in_shadow_mode_the_default_is_served_and_the_wish_is_logged(database, clock):
+    with opened(database, clock, shadow="b") as ledger:
         found = ledger.decide_many([f"k{n}" for n in range(60)])
         assert {(d.arm, d.probability, d.kind) for d in found} == {("b", 1.0, "shadow")}
         assert {d.wanted for d in found} == {"a", "b", "c"}
@@ -211,10 +211,12 @@ def test_what_goes_wrong_is_reported_and_serving_goes_on(tmp_path, monkeypatch):
         ledger.close()
 
 
-def test_old_buckets_of_many_arms_are_read_now_and_then(tmp_path, clock):
+def test_old_buckets_of_many_arms_are_read_now_and_then(quick_folder, clock):
     labels = [f"arm {k}" for k in range(25)]
     rng = np.random.default_rng(3)
-    with opened(tmp_path, clock, arms=labels, window="100s", evidence=10**6) as ledger:
+    with opened(
+        quick_folder / "shop.db", clock, arms=labels, window="100s", evidence=10**6
+    ) as ledger:
         recent = Recent(1, ledger._book.rules)
         for n in range(40):
             clock.now += 0.2
