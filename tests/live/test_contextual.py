@@ -11,7 +11,7 @@ from zib.contextual import LaplaceTS
 from zib.core.entry import interpreted
 from zib.core.validate import InvalidParameterError
 from zib.live import Ledger
-from zib.live.contextual import zero_share
+from zib.live.learning import zero_share
 from zib.live.model import Versioned
 from zib.live.replay import replay
 from zib.stats.delay import pending_weight

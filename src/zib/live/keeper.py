@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 from zib.live import engine
 from zib.live.answers import LedgerError
-from zib.live.contextual import Learning
 from zib.live.database import Connection, Database
 from zib.live.engine import Book
+from zib.live.learning import Learning
 from zib.live.model import Arms, Model, Versioned
 from zib.live.settings import label_of
 from zib.live.statistics import SUM_COLUMNS, Recent

@@ -50,7 +50,8 @@ class Ledger:
         made with: nothing else may be given, and nothing needs to.
     policy
         A multi-armed policy whose statistics are sums over rewards, by default
-        `zib.mab.ZIAdaptive`; or a contextual one.
+        `zib.mab.ZIAdaptive`; or a contextual one, by default `zib.contextual.LaplaceTS`, of which
+        every arm gets a model of its own.
     window
         How long after a decision events are expected: seconds, or text such as ``"7d"``. Needed to
         make a bandit.
@@ -69,7 +70,8 @@ class Ledger:
         How many decisions of an arm must have been settled, by a reward or by time, until it may
         have more; 100 by default.
     draws
-        How many decisions are simulated to know the shares of a policy; 1,000 by default.
+        How many decisions are simulated to know the shares of a policy; 1,000 by default. A
+        contextual bandit, which has to do so for each decision, simulates a tenth of them.
     holdout
         Share of units (or of decisions without one) whose arm is drawn evenly, 0 by default: the
         yardstick of what the policy gains.
