@@ -84,7 +84,7 @@ class Waiting(NamedTuple):
 
 
 class Rule:
-"""When decisions without a reward are learned as zeros.
+    """When decisions without a reward are learned as zeros.
 
     Parameters
     ----------
