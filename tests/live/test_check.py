@@ -230,6 +230,25 @@ def test_old_buckets_may_have_been_put_together(little: Little) -> None:
     assert "in the oldest buckets wait" in str(verdict(little))
 
 
+def test_bandits_of_one_database_are_checked_apart(little: Little) -> None:
+    little.decide("a")
+    little.event("a", 2.0)
+    little.close()
+    other = Little(little.path, name="other", aggregate="max")
+    stranger = other.book.decision_id
+    other.book.decision_id = little.book.decision_id  # type: ignore[method-assign]
+    assert other.event("a", 5.0, id="entry-1").status == "parked"  # not its decision
+    other.book.decision_id = stranger  # type: ignore[method-assign]
+    other.decide("a")
+    other.event("a", 1.0)
+    with other.reading() as connection:
+        for name, events in (("default", 1), ("other", 2)):
+            found = check(connection, name)
+            assert found, str(found)
+            assert (found.decisions, found.events) == (1, events)
+    other.close()
+
+
 def test_it_sees_one_moment_while_decisions_go_on(little: Little) -> None:
     little.decide("a", "b")
     with looking(str(little.path)) as connection:

@@ -8,6 +8,7 @@ decisions add up to is compared with the tables of statistics.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -16,9 +17,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.core.exact import SPLIT
 from zib.live.database import Connection
 from zib.live.engine import SHADOW
-from zib.live.outcome import SECOND, WAITS, Entry, Outcome, Rules, outcome, share
+from zib.live.outcome import SECOND, WAITS, Entry, Outcome, Rules, Share, outcome, share
 from zib.live.pages import (
     KINDS,
     Bandit,
@@ -101,41 +103,77 @@ class _Problems:
         return found
 
 
-class _Fold:
-    """The statistics as the log tells them."""
+COUNTS = ("nonzero", "zero", "positive")
 
-    def __init__(self, rules: Rules, n_arms: int) -> None:
+
+class _Fold:
+    """The statistics as the log tells them; decisions that no reward can follow are one bucket."""
+
+    def __init__(self, rules: Rules, n_arms: int, now: int) -> None:
         self.rules = rules
-        self.arms = ArmSums(n_arms)
+        self.oldest = rules.bucket(now - rules.horizon) + 1
+        self.counts = {name: np.zeros(n_arms, dtype=np.int64) for name in COUNTS}
+        # of the rewards, their squares, their logarithms, and the squares of these
+        self.sums = [[Fraction(0)] * n_arms for _ in range(4)]
         # what rounding errors of sums go with: sizes, their squares, and the number of amounts
         self.sizes = np.zeros((3, n_arms))
         self.waiting: dict[tuple[int, int], int] = defaultdict(int)
         # number, total and squares of the amounts, and the sizes of the last two
         self.converted: dict[tuple[int, int, int], Array] = defaultdict(lambda: np.zeros(5))
 
-    def add_waiting(self, arm: Codes, at: Codes) -> None:
-        """Count decisions that nothing is known of."""
-        if arm.size:
-            pairs = np.stack([arm, at // self.rules.width])
-            pairs, n = np.unique(pairs, axis=1, return_counts=True)
-            for *key, many in zip(*pairs.tolist(), n.tolist(), strict=True):
-                self.waiting[key[0], key[1]] += many
+    def _bucket(self, at: Codes) -> Codes:
+        found = at // self.rules.width
+        return np.where(found < self.oldest, COMPACTED, found)
 
-    def add(self, arm: int, at: int, lines: list[Entry], found: Outcome) -> None:
-        """Count one decision with what is known of it."""
-        # no value that it had on the way was larger than all amounts together
-        size = sum(abs(line.value or 0.0) for line in lines) + abs(self.rules.inflated)
-        self.sizes[:, arm] += (size, size * size, len(lines))
-        part = share(self.rules, at, found)
-        if part.waiting:
-            self.waiting[arm, self.rules.bucket(at)] += 1
-        self.arms.zero[arm] += part.zero
-        if part.nonzero:
-            self.arms.reward(arm, part.amount, 1)
-        if part.bin >= 0:
-            y = part.amount
-            cell = self.converted[arm, self.rules.bucket(at), part.bin]
-            cell += (1.0, y, y * y, size, size * size)
+    def add_waiting(self, arm: Codes, at: Codes) -> None:
+        """Count decisions that wait."""
+        if arm.size:
+            pairs = np.stack([arm, self._bucket(at)])
+            pairs, n = np.unique(pairs, axis=1, return_counts=True)
+            for a, b, many in zip(*pairs.tolist(), n.tolist(), strict=True):
+                self.waiting[a, b] += many
+
+    def add(self, arm: Codes, at: Codes, parts: list[Share], size: Array, lines: Codes) -> None:
+        """Count decisions with what they add, the sizes of their amounts and numbers of lines."""
+        waits, zero, nonzero, amount, delay = (np.array(column) for column in zip(*parts))
+        self.add_waiting(arm[waits == 1], at[waits == 1])
+        n = self.sizes.shape[1]
+        for k, x in enumerate((size, size * size, lines)):
+            self.sizes[k] += np.bincount(arm, x, n)
+        is_reward, positive = nonzero == 1, (nonzero == 1) & (amount > 0.0)
+        for name, these in zip(COUNTS, (is_reward, zero == 1, positive), strict=True):
+            self.counts[name] += np.bincount(arm[these], minlength=n)
+        for k in np.unique(arm[is_reward]).tolist():
+            y = amount[is_reward & (arm == k)]
+            logs = np.array([math.log(x) for x in y[y > 0.0].tolist()])
+            terms = ((y,), _squared(y), (logs,), _squared(logs))
+            for into, some in zip(self.sums, terms, strict=True):
+                into[k] += _exact_sum(*some)
+        timed = np.flatnonzero(delay >= 0)
+        if timed.size:
+            keys = np.stack([arm[timed], self._bucket(at[timed]), delay[timed]])
+            keys, cell = np.unique(keys, axis=1, return_inverse=True)
+            y, large = amount[timed], size[timed]
+            table = np.stack(
+                [np.bincount(cell.ravel(), x) for x in (y**0, y, y * y, large, large * large)]
+            )
+            for key, sums in zip(zip(*keys.tolist(), strict=True), table.T, strict=True):
+                self.converted[key] += sums
+
+
+def _squared(x: Array) -> tuple[Array, Array]:
+    """Return the squares as they are rounded, and what rounding left out (Dekker's product)."""
+    upper = SPLIT * x - (SPLIT * x - x)
+    lower = x - upper
+    square = x * x
+    return square, ((upper * upper - square) + 2.0 * upper * lower) + lower * lower
+
+
+def _exact_sum(*parts: Array) -> Fraction:
+    """Return the sum of all numbers to 32 digits: rounded, and then what rounding left out."""
+    terms = [x for part in parts for x in part.tolist()]
+    rounded = math.fsum(terms)
+    return Fraction(rounded) + Fraction(math.fsum([*terms, -rounded]))
 
 
 def check(
@@ -155,7 +193,8 @@ def check(
         Of the bandit.
     now
         The time in microseconds since 1970; the clock of this machine by default. Counts of
-        decisions that are too old to wait any longer may have been put together by then.
+        decisions that are too old for a reward are compared in one sum, as they may have been put
+        together.
     progress
         Called with what is done and the share of it that is done.
     """
@@ -163,7 +202,12 @@ def check(
     now = round(time.time() * SECOND) if now is None else now
     problems = _Problems()
     known = _Known(connection, bandit)
-    fold = _Fold(bandit.configuration.settings.rules, max(bandit.arms, default=-1) + 1)
+    # a clock that was set back must not hide what the keeper has put together before
+    ((made_at,),) = connection.rows(
+        "SELECT COALESCE(MAX(made_at), 0) FROM model WHERE bandit = $1", bandit.id
+    )
+    n_arms = max(bandit.arms, default=-1) + 1
+    fold = _Fold(bandit.configuration.settings.rules, n_arms, max(now, int(made_at)))
     ((n,),) = connection.rows("SELECT count(*) FROM decision WHERE bandit = $1", bandit.id)
     done = 0
     for first, last, page in decisions(connection, bandit.id, COLUMNS):
@@ -175,7 +219,7 @@ def check(
             progress("checking decisions", done / max(int(n), 1))
     events = _check_events(connection, bandit, problems)
     _compare_arms(connection, bandit, fold, problems)
-    _compare_cells(connection, bandit, fold, now, problems)
+    _compare_cells(connection, bandit, fold, problems)
     return Check(done, events, problems.sentences())
 
 
@@ -254,12 +298,19 @@ def _fold_page(
         _compare_outcome(page, k, WAITS, problems)
     waits = sound & ~spoken
     fold.add_waiting(whole(arm)[waits], whole(at)[waits])
+    parts, sizes, numbers = [], [], []
     for k in np.flatnonzero(spoken).tolist():
         lines = found[seq[k]]
         now = outcome(fold.rules, at[k], lines)
         _compare_outcome(page, k, now, problems)
         if sound[k]:
-            fold.add(arm[k], at[k], lines, now)
+            parts.append(share(fold.rules, at[k], now))
+            # no value that it had on the way was larger than all amounts together
+            sizes.append(sum(abs(line.value or 0.0) for line in lines) + abs(fold.rules.inflated))
+            numbers.append(len(lines))
+    if parts:
+        told = sound & spoken
+        fold.add(whole(arm)[told], whole(at)[told], parts, real(sizes), whole(numbers))
 
 
 def _compare_outcome(page: Columns, k: int, now: Outcome, problems: _Problems) -> None:
@@ -311,23 +362,22 @@ def _compare_arms(connection: Connection, bandit: Bandit, fold: _Fold, problems:
     stored = read_arm_sums(connection, bandit.id, n_arms)
     log_size = LARGEST_LOG * fold.sizes[2]
     compared = (
-        ("rewards", "nonzero", None),
-        ("zeros", "zero", None),
-        ("positive rewards", "positive", None),
-        ("sum of the rewards", ("sums", "total"), fold.sizes[0]),
-        ("sum of the squared rewards", ("sums", "squares"), fold.sizes[1]),
-        ("sum of the logarithms of the rewards", ("logs", "total"), log_size),
-        ("sum of their squares", ("logs", "squares"), LARGEST_LOG * log_size),
+        ("number of rewards", "nonzero", fold.counts["nonzero"], None),
+        ("number of zeros", "zero", fold.counts["zero"], None),
+        ("number of positive rewards", "positive", fold.counts["positive"], None),
+        ("sum of the rewards", ("sums", "total"), fold.sums[0], fold.sizes[0]),
+        ("sum of the squared rewards", ("sums", "squares"), fold.sums[1], fold.sizes[1]),
+        ("sum of the logarithms of the rewards", ("logs", "total"), fold.sums[2], log_size),
+        ("sum of their squares", ("logs", "squares"), fold.sums[3], LARGEST_LOG * log_size),
     )
     for arm, (label, _) in bandit.arms.items():
-        for words, where, size in compared:
-            was, log = (_exactly(sums, where, arm) for sums in (stored, fold.arms))
-            apart = float(abs(was - log))
-            if apart > (0.0 if size is None else EXACT * size[arm]):
+        for words, where, log, size in compared:
+            was, now = _exactly(stored, where, arm), Fraction(log[arm])
+            if float(abs(was - now)) > (0.0 if size is None else EXACT * size[arm]):
                 problems.add(
                     "sums of arms",
-                    f"arm {label!r}: the {'number of ' * (size is None)}{words} is {float(was)!r} "
-                    f"in the statistics, but {float(log)!r} in the log",
+                    f"arm {label!r}: the {words} is {float(was)!r} in the statistics, but "
+                    f"{float(now)!r} in the log",
                 )
 
 
@@ -335,54 +385,51 @@ def _exactly(sums: ArmSums, where: str | tuple[str, str], arm: int) -> Fraction:
     if isinstance(where, str):
         return Fraction(int(getattr(sums, where)[arm]))
     part, name = getattr(sums, where[0]), where[1]
-    return sum(
-        (Fraction(float(getattr(part, each)[arm])) for each in (name, f"{name}_rest")), Fraction(0)
-    )
+    high, low = (float(getattr(part, each)[arm]) for each in (name, f"{name}_rest"))
+    return Fraction(high) + Fraction(low)
 
 
 def _compare_cells(
-    connection: Connection, bandit: Bandit, fold: _Fold, now: int, problems: _Problems
+    connection: Connection, bandit: Bandit, fold: _Fold, problems: _Problems
 ) -> None:
-    """Compare the counts by age and delay; those of old decisions may have been put together."""
+    """Compare the counts by age and delay."""
+    bucket = f"CASE WHEN bucket < $2 THEN {COMPACTED} ELSE bucket END"
     waiting = connection.rows(
-        "SELECT arm, bucket, sum(n) FROM waiting WHERE bandit = $1 GROUP BY arm, bucket", bandit.id
+        f"SELECT arm, {bucket}, SUM(n) FROM waiting WHERE bandit = $1 GROUP BY 1, 2",
+        bandit.id,
+        fold.oldest,
     )
     converted = connection.rows(
-        "SELECT arm, bucket, bin, sum(n), sum(total), sum(squares) FROM converted "
-        "WHERE bandit = $1 GROUP BY arm, bucket, bin",
+        f"SELECT arm, {bucket}, bin, SUM(n), SUM(total), SUM(squares) FROM converted "
+        "WHERE bandit = $1 GROUP BY 1, 2, 3",
         bandit.id,
+        fold.oldest,
     )
-    compacted = any(row[1] == COMPACTED for row in (*waiting, *converted))
-    oldest = fold.rules.bucket(now - fold.rules.horizon) if compacted else -1
-
-    def place(bucket: int) -> int:
-        return COMPACTED if bucket < oldest else bucket
-
     counted: dict[tuple[int, int], Codes] = defaultdict(lambda: np.zeros(2, dtype=np.int64))
-    for arm, bucket, n in waiting:
-        counted[arm, place(bucket)][0] += int(n)
-    for (arm, bucket), n in fold.waiting.items():
-        counted[arm, place(bucket)][1] += n
-    for (arm, bucket), (stored, log) in sorted(counted.items()):
+    for arm, at, n in waiting:
+        counted[arm, at][0] += int(n)
+    for key, n in fold.waiting.items():
+        counted[key][1] += n
+    for (arm, at), (stored, log) in sorted(counted.items()):
         if stored != log:
             problems.add(
                 "counts of waiting decisions",
-                f"{stored} decisions of {_cell(bandit, arm, bucket)} wait in the statistics, "
+                f"{stored} decisions of {_cell(bandit, arm, at)} wait in the statistics, "
                 f"but {log} in the log",
             )
     cells: dict[tuple[int, int, int], Array] = defaultdict(lambda: np.zeros(8))
-    for arm, bucket, delay, *sums in converted:
-        cells[arm, place(bucket), delay][:3] += [float(x) for x in sums]
-    for (arm, bucket, delay), told in fold.converted.items():
-        cells[arm, place(bucket), delay][3:] += told
-    for (arm, bucket, delay), cell in sorted(cells.items()):
+    for arm, at, delay, *sums in converted:
+        cells[arm, at, delay][:3] += [float(x) for x in sums]
+    for cell_key, told in fold.converted.items():
+        cells[cell_key][3:] += told
+    for (arm, at, delay), cell in sorted(cells.items()):
         whole_arm = np.zeros(2) if arm not in bandit.arms else fold.sizes[:2, arm]
         close = np.concatenate([[0.0], PLAIN * cell[6:] + ROUNDING * whole_arm])
         for k, words in enumerate(("number", "sum", "sum of squares")):
             if not abs(cell[k] - cell[3 + k]) <= close[k]:
                 problems.add(
                     "rewards by delay",
-                    f"the {words} of the rewards of {_cell(bandit, arm, bucket)} with delays in "
+                    f"the {words} of the rewards of {_cell(bandit, arm, at)} with delays in "
                     f"bin {delay} is {cell[k]:.17g} in the statistics, but {cell[3 + k]:.17g} in "
                     "the log",
                 )

@@ -8,10 +8,9 @@ depends on the order in which entries arrived.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
-
-import numpy as np
 
 from zib.stats.delay import delay_bins
 
@@ -50,7 +49,7 @@ class Rules(NamedTuple):
 
     def bin(self, delay: int) -> int:
         """Return the bin of a delay within the horizon."""
-        return max(int(np.searchsorted(self.edges, delay, side="left")) - 1, 0)
+        return max(bisect_left(self.edges, delay) - 1, 0)
 
 
 class Entry(NamedTuple):
