@@ -112,7 +112,7 @@ def slow(spec: mab.Pending, world: Any, horizon: int, seed: int = 0) -> tuple[li
             pooled = fitted(lags_of(seen, t, every, set(order)), even)
             values = dict.fromkeys(order, pooled)
             if spec.per_arm:
-                near = [30.0 * step for step in np.diff(pooled)]
+                near = [3.0 * step for step in np.diff(pooled)]
                 values = {k: fitted(lags_of(seen, t, every, {k}), near) for k in order}
             for k, arm in enumerate(arms):
                 mine = [d for d in seen if d.arm == arm]

@@ -35,7 +35,6 @@ from zib.stats.delay import (
     delays_differ,
     pending_posterior,
 )
-from zib.stats.unreported import SHRINKAGE
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -51,6 +50,7 @@ MOST_NEW = 50_000  # changes that are kept singly
 MOST_DECISIONS = 2**53
 LATEST = 1e18  # of times
 DIFFERENT = 0.01  # below this p-value arms have delays of their own, or amounts depend on them
+SHRINKAGE = 30.0  # rewards that the F of all arms is worth for the F of one
 FEWEST = 30  # rewards of an arm whose delays are compared with those of others
 MOST_GROUPS = 50  # of arms that are compared
 ROOM = 5_000_000  # numbers at a time

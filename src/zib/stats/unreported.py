@@ -10,8 +10,6 @@ from typing import Any
 
 from zib.core.kernel import jitable
 
-SHRINKAGE = 30.0  # rewards that the F of all arms is worth for the F of one
-
 
 @jitable
 def weight_of(fraction: Any, chance: Any) -> Any:
