@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from tests.live.servers import Proxy, Server
-from zib.live import Ledger, LedgerError
+from zib.live import Ledger, LedgerError, engine
 from zib.live.answers import Transient
 from zib.live.database import Connection, in_transaction
+from zib.live.engine import Work
 from zib.live.postgres import PostgresConnection, PostgresDatabase, lock_key
 from zib.live.sqlite import SQLiteDatabase
 
@@ -359,3 +360,21 @@ def test_writers_of_the_same_ids_agree_and_never_wait_in_a_circle(
     assert reader.rows("SELECT SUM(nonzero), SUM(total) FROM arm_sum") == [(120, float(events))]
     assert reader.rows("SELECT SUM(n) FROM waiting") == [(0,)]
     reader.close()
+
+
+def test_an_event_and_its_decision_in_two_transactions_at_once_meet(url: str) -> None:
+    """Neither sees the other: the event is parked, and nobody unparks it but the leader."""
+    with Ledger(url, background=False, **ARMS) as one, Ledger(url, background=False, **ARMS) as two:
+        id = one.decision_id("key")
+        connection = one._running._connection
+        assert connection is not None
+        connection.begin()
+        asked = Work(one._book, asked=[one._requests.asked("key", None, None, None, None)])
+        engine.run(connection, [asked])
+        assert two.event("order", id, 2.0).status == "parked"
+        connection.commit()
+        assert one.decision(id)[1].value is None
+        one.refresh()
+        assert one.decision(id)[1].value == 2.0
+        assert one.check(), str(one.check())
+        assert one.statistics().parked == 0

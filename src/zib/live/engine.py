@@ -507,21 +507,22 @@ def _unpark(c: Connection, changes: _Changes, ids: Sequence[str]) -> int:
     return len(parked)
 
 
-def settle_parked(c: Connection, book: Book) -> int:
-    """Apply parked events whose decision was written by another process at the same moment."""
+def overtaken(c: Connection, book: Book) -> list[str]:
+    """Return decisions with parked events: another process wrote them at the same moment."""
     found = c.rows(
         "SELECT DISTINCT event.decision FROM event JOIN decision ON decision.id = event.decision "
         "AND decision.bandit = event.bandit WHERE event.bandit = $1 AND event.parked = 1",
         book.number,
     )
-    if not found:
-        return 0
-    sums = read_arm_sums(c, book.number, len(book.labels), c.worker)
-    changes = _Changes(book, sums)
-    n = _unpark(c, changes, sorted(row[0] for row in found))
+    return sorted(row[0] for row in found)
+
+
+def settle_parked(c: Connection, book: Book, decisions: Sequence[str]) -> None:
+    """Apply the parked events of decisions that are there."""
+    changes = _Changes(book, read_arm_sums(c, book.number, len(book.labels), c.worker))
+    _unpark(c, changes, decisions)
     changes.write(c)
     book.sums = None  # to be read again, as this may not be committed
-    return n
 
 
 def _receipt(

@@ -32,6 +32,7 @@ AT_ONCE = 0.5  # so many seconds of it may be used before they are earned
 AGEING = 10_000  # versions in a horizon, if nothing but the ages of decisions changes
 OLD_BUCKETS = 100  # that are put together at a time
 FOLLOWING = 0.25  # seconds after which versions of another process are taken up, at most
+LOOKING = 0.05  # of the time, for events that were overtaken by their decision
 LONGEST_PAUSE = 60.0  # seconds after something went wrong
 MOST_ATTEMPTS = 10
 
@@ -177,6 +178,7 @@ class Keeper:
         self._closed = threading.Event()
         self._replaced: list[Versioned] = []  # since the last version was written
         self._thread: threading.Thread | None = None
+        self._look_again = 0.0  # for events that were overtaken
         self.leads = False
         self.problem: str | None = None  # what went wrong last, until a version is made
         self.seconds = 0.0  # of processor time, for the last version
@@ -213,7 +215,7 @@ class Keeper:
         with self._alone:
             self.leads = self._database.try_lead(self._book.number)
             if self.leads:
-                self._settle_parked()
+                self._settle_parked(force)
                 self._make(force=force)
             else:
                 self._follow()
@@ -304,10 +306,22 @@ class Keeper:
             self._replaced.append(book.model)
         book.model = model
 
-    def _settle_parked(self) -> None:
-        """Apply events that were parked while another process wrote their decision."""
-        if self._connection().shared:
-            self._writer.call(lambda c: engine.settle_parked(c, self._book))
+    def _settle_parked(self, force: bool) -> None:
+        """Apply events that were parked while another process wrote their decision.
+
+        Looking for them takes longer the more events wait for a decision that never comes; it is
+        done as often as a small part of the time allows.
+        """
+        c, start = self._connection(), time.monotonic()
+        if c.shared and (force or start >= self._look_again):
+            try:
+                found = engine.overtaken(c, self._book)
+            except LedgerError:
+                self._forget_connection()
+                raise
+            if found:
+                self._writer.call(lambda w: engine.settle_parked(w, self._book, found))
+            self._look_again = start + (time.monotonic() - start) / LOOKING
 
     # ------------------------------------------------------------------------------------ reading
 
