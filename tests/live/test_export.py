@@ -12,11 +12,16 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import zib
 from tests.live.little import START, Little
 from zib import InvalidParameterError, ope
 from zib.cli import app
+from zib.contextual import LaplaceTS
+from zib.core.entry import interpreted
+from zib.live import Ledger
 from zib.live.export import export, flat
 from zib.live.outcome import SECOND
+from zib.live.pages import looking
 from zib.logs import LogError, guess_columns, open_log
 from zib.stats.delay import DelayDistribution, pending_weight
 
@@ -120,6 +125,27 @@ def test_another_value_than_zero_can_mean_that_nothing_happened(tmp_path: Path) 
     assert found.frame().set_index("key").reward.to_dict() == {"a": 9.95, "b": -0.05, "c": -0.05}
     assert sorted(found.log().reward) == [0.0, 0.0, 10.0]
     little.close()
+
+
+def test_contexts_of_a_contextual_bandit_are_exported_as_given(tmp_path: Path) -> None:
+    encoder = zib.Encoder().fit([{"age": 20, "land": "IT"}, {"age": 60, "land": "FR"}] * 5)
+    with (
+        interpreted(),
+        Ledger(
+            tmp_path / "shop.db", arms=["a", "b"], window=60.0, encoder=encoder, draws=10,
+            policy=LaplaceTS(memory=256), background=False, clock=lambda: float(START),
+        ) as ledger,
+    ):  # fmt: skip
+        ledger.decide("one", context={"age": 35, "land": "IT"})
+        ledger.decide("two", context={"age": 50, "land": "FR"})
+        assert ledger.check()
+        with looking(tmp_path / "shop.db") as connection:
+            found = export(connection)
+    assert found.frame()[["context_age", "context_land"]].values.tolist() == [
+        [35.0, "IT"],
+        [50.0, "FR"],
+    ]
+    assert found.log().context_names == ("context_age", "context_land=FR", "context_land=IT")
 
 
 def test_labels_may_be_numbers(tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ import pytest
 
 from zib.core.entry import interpreted
 from zib.live import Ledger
+from zib.live.check import check
+from zib.live.outcome import SECOND
+from zib.live.pages import looking
+from zib.live.status import status
 from zib.mab import NormalTS
 
 
@@ -19,9 +23,12 @@ def _interpreted() -> Iterator[None]:
         yield
 
 
+START = 1_700_000_000.0
+
+
 class Clock:
     def __init__(self) -> None:
-        self.now = 1_700_000_000.0
+        self.now = START
 
     def __call__(self) -> float:
         return self.now
@@ -56,6 +63,12 @@ def test_all_kinds_of_decisions_are_drawn_again(database: str) -> None:
     with made(database, Clock()) as ledger:
         found = ledger.replay()
         kinds = set(ledger.export(pending="weight").frame().kind)
+        with looking(database) as connection:  # beside it, by path or address
+            checked = check(connection, now=round(START * SECOND))
+            assert checked, str(checked)
+            known = status(connection, now=round(START * SECOND))
+        assert sum(arm.decisions for arm in known.arms.values()) == 60
+        assert "Model version" in str(known)
     assert kinds == {"policy", "holdout", "shadow"}
     assert found, str(found)
     assert (found.decisions, found.replayed) == (60, 60)

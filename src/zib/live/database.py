@@ -190,11 +190,30 @@ def refuse_newer(version: int, latest: int) -> None:
         )
 
 
+def need_schema(connection: Connection, words: str) -> None:
+    """Raise unless the schema is that of this zib; `words` name the database."""
+    if not connection.has_table("zib_schema"):
+        raise LedgerError(f"{words} is not a database of a ledger")
+    version = int(connection.rows("SELECT MAX(version) FROM zib_schema")[0][0])
+    latest = migrations()[-1][0]
+    refuse_newer(version, latest)
+    if version < latest:
+        raise LedgerError(
+            f"the database has schema version {version}, older than {latest}: "
+            "open it once as a ledger, which upgrades it"
+        )
+
+
+def is_address(database: Any) -> bool:
+    """Whether it is an address of PostgreSQL."""
+    return isinstance(database, str) and database.startswith(("postgresql://", "postgres://"))
+
+
 def open_database(database: Any, *, room: int | None = None) -> Database:
     """Return the database that a path or an address stands for, up to date."""
     if isinstance(database, Database):
         return database
-    if isinstance(database, str) and database.startswith(("postgresql://", "postgres://")):
+    if is_address(database):
         from zib.live.postgres import PostgresDatabase
 
         return PostgresDatabase(database)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from zib.core import validate
 from zib.live.answers import LedgerError
-from zib.live.database import Connection, Database
+from zib.live.database import Connection, Database, is_address, need_schema
 from zib.live.outcome import Entry
 from zib.live.settings import Configuration, label_of
 
@@ -48,28 +48,32 @@ def looking(database: Any) -> Iterator[Connection]:
     `database` is a path, an address, or an open `Database`, which stays open. A file may be in use
     by a ledger, in this process or another one.
     """
-    opened = None if isinstance(database, Database) else _to_look_at(database)
+    connection = _reader(database)
     try:
-        connection = (opened or database).reader()
-        try:
-            connection.begin()
-            yield connection
-            connection.rollback()
-        finally:
-            connection.close()
+        connection.begin()
+        yield connection
+        connection.rollback()
     finally:
-        if opened is not None:
-            opened.close()
+        connection.close()
 
 
-def _to_look_at(database: Any) -> Database:
-    if isinstance(database, str) and database.startswith(("postgresql://", "postgres://")):
-        from zib.live.database import open_database
+def _reader(database: Any) -> Connection:
+    """Return a connection that reads; nothing in the database changes, its schema included."""
+    if isinstance(database, Database):
+        return database.reader()
+    if not is_address(database):
+        from zib.live.sqlite import SQLiteDatabase
 
-        return open_database(database)
-    from zib.live.sqlite import SQLiteDatabase
+        return SQLiteDatabase(database, read_only=True).reader()
+    from zib.live.postgres import PostgresConnection
 
-    return SQLiteDatabase(database, read_only=True)
+    connection = PostgresConnection(database, writes=False)
+    try:
+        need_schema(connection, "this")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def bandit_of(connection: Connection, name: str) -> Bandit:

@@ -22,7 +22,7 @@ import filelock
 
 from zib.core import validate
 from zib.live.answers import LedgerError, Transient
-from zib.live.database import Connection, Database, Row, migrations, refuse_newer, upgrade
+from zib.live.database import Connection, Database, Row, need_schema, upgrade
 
 ROOM = 32 * 1024 * 1024  # length of the write-ahead log
 PAGE = 4_096
@@ -71,6 +71,7 @@ class SQLiteConnection(Connection):
     serial = "INTEGER PRIMARY KEY"
     names = "TEXT"
     shared = False
+    closed = False
 
     def __init__(self, path: Path, *, read_only: bool = False, room: int = ROOM) -> None:
         self._pages = 0  # written since the last checkpoint, about
@@ -213,6 +214,7 @@ class SQLiteConnection(Connection):
         )
 
     def close(self) -> None:
+        self.closed = True
         with contextlib.suppress(sqlite3.Error):
             self._raw.close()
 
@@ -269,18 +271,10 @@ class SQLiteDatabase(Database):
         if not self.path.is_file():
             raise LedgerError(f"there is no database {self.path}")
         connection = self.reader()
-        if not connection.has_table("zib_schema"):
-            self.close()
-            raise LedgerError(f"{self.path} is not a database of a ledger")
-        version = int(connection.rows("SELECT MAX(version) FROM zib_schema")[0][0])
-        self._give_back(connection)
-        latest = migrations()[-1][0]
-        refuse_newer(version, latest)
-        if version < latest:
-            raise LedgerError(
-                f"the database has schema version {version}, older than {latest}: "
-                "open it once as a ledger, which upgrades it"
-            )
+        try:
+            need_schema(connection, str(self.path))
+        finally:
+            self._give_back(connection)
 
     def connect(self) -> SQLiteConnection:
         return self._kept(SQLiteConnection(self.path, room=self.room))
@@ -290,7 +284,7 @@ class SQLiteDatabase(Database):
 
     def _kept(self, connection: SQLiteConnection) -> SQLiteConnection:
         with self._mutex:
-            self._open.append(connection)
+            self._open = [kept for kept in self._open if not kept.closed] + [connection]
         return connection
 
     def _give_back(self, connection: SQLiteConnection) -> None:
