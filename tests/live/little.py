@@ -129,9 +129,15 @@ class Little:
 
     def spoil(self, sql: str) -> None:
         """Change the database behind the back of the ledger."""
-        with sqlite3.connect(self.path) as raw:
-            raw.execute(sql)
-        raw.close()
+        spoil(self.path, sql)
 
     def close(self) -> None:
         self.database.close()
+
+
+def spoil(path: Path | str, sql: str) -> None:
+    """Change a database behind the back of its ledger."""
+    with sqlite3.connect(path) as raw:
+        raw.execute("PRAGMA synchronous = OFF")
+        raw.execute(sql)
+    raw.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.little import spoil
 from zib.core.entry import interpreted
 from zib.live import Ledger
 from zib.live.check import check
@@ -76,12 +77,6 @@ def test_all_kinds_of_decisions_are_drawn_again(database: str) -> None:
     assert "all with the logged arm and probability" in str(found)
 
 
-def spoil(path: str, sql: str) -> None:
-    with sqlite3.connect(path) as raw:
-        raw.execute(sql)
-    raw.close()
-
-
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
@@ -104,13 +99,13 @@ def test_a_decision_that_was_not_drawn_so_is_found(tmp_path: Path, sql: str, wor
 
 def test_what_cannot_be_drawn_again_is_counted(tmp_path: Path) -> None:
     path = str(tmp_path / "ledger.db")
-    with made(path, Clock()) as ledger:
+    with made(path, Clock(), 25) as ledger:
         versions = [d[0] for d in _rows(path, "SELECT DISTINCT version FROM decision ORDER BY 1")]
         spoil(path, f"UPDATE model SET content = '' WHERE version = {versions[0]}")
         ((gone,),) = _rows(path, f"SELECT count(*) FROM decision WHERE version = {versions[0]}")
         found = ledger.replay()
     assert found
-    assert found.replayed == 60 - gone
+    assert found.replayed == 25 - gone
     assert f"{gone} cannot be: their model versions are not kept any more" in str(found)
 
 
