@@ -416,8 +416,9 @@ def pending_posterior(
     -----
     The mean solves p = (α + S)/(α + β + S + Z + Σ w(p)), which is where the score of the exact
     likelihood with this prior vanishes. That function is concave, so there is one solution; it is
-    found by iteration from w = F. Against the exact posterior the mean is off by less than 0.1 %
-    for p from .005 to .3.
+    found by iteration from w = F. Against the exact posterior the mean is off by at most
+    0.3 % for p from .005 to .3, mostly by less than 0.1 %; where hardly any reward can have come
+    (F of 0.01, 0 to 3 rewards) it is 4 to 15 % too low.
 
     Examples
     --------
