@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from scipy import integrate
@@ -298,3 +300,22 @@ def test_bad_arguments_are_refused(database, clock):
         for context in ([1.0], [1.0, np.inf], "ab", {"a": 1}, [[1.0, 2.0]]):
             with pytest.raises(InvalidParameterError, match="^`context` must"):
                 ledger.decide("k", context=context)
+
+
+@pytest.mark.slow
+def test_in_the_background_a_reward_is_learned_within_a_second(tmp_path):
+    policy = zib.contextual.Naive(horizon=1e6, sigma=1.0, kind="ts")
+    given = {"arms": ["a", "b"], "features": 2, "policy": policy, "window": "7d"}
+    for opening in range(2):
+        with Ledger(tmp_path / "shop.db", **given) as ledger:
+            keys = [f"{opening} {n}" for n in range(300)]
+            found = ledger.decide_many(keys, contexts=[[1.0, 0.5]] * 300)
+            for n in range(5):
+                before, start = learned(ledger)[1], time.monotonic()
+                ledger.event(f"{opening} {n}", found[n].id, 2.0)
+                while learned(ledger)[1] == before:
+                    assert time.monotonic() < start + 30.0
+                    time.sleep(0.01)
+                assert n == 0 or time.monotonic() - start < 1.0  # the first learns all anew
+            assert learned(ledger)[1] == 5 * (opening + 1)
+            assert ledger.statistics().problem is None

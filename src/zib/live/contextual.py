@@ -6,6 +6,7 @@ user. When decisions are learned is in `zib.live.learning`.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import threading
@@ -179,9 +180,13 @@ class ContextualModel(Versioned):
         return found._replace(labels=eligible)
 
     def warm_up(self) -> None:
-        """Compile what decisions need."""
-        x = json.dumps({"x": [0.0] * n_features(self.configuration)})
-        self.allocation(tuple(range(len(self.labels))), "", x)
+        """Compile what decisions and learning need."""
+        x = [0.0] * n_features(self.configuration)
+        self.allocation(tuple(range(len(self.labels))), "", json.dumps({"x": x}))
+        with self._lock:
+            twin = copy.copy(self.bandit)
+        inflated = self.configuration.settings.inflated
+        twin.update_many([self.labels[0]] * 2, [inflated, inflated + 1.0], [x, x])
 
     def _content(self) -> dict[str, Any]:
         return {

@@ -60,6 +60,10 @@ class Makes(Protocol):
         """Return what else is to be done in a transaction that writes, if anything."""
         ...
 
+    def stop(self) -> None:
+        """Give up what takes long: the ledger is being closed."""
+        ...
+
 
 class Sums:
     """Makes versions of a multi-armed bandit from the sums over its log."""
@@ -115,6 +119,9 @@ class Sums:
             return None
         self._oldest = before
         return lambda c: compact(c, self._book.number, before)
+
+    def stop(self) -> None:
+        """Nothing takes long."""
 
 
 def compact(c: Connection, bandit: int, before: int) -> None:
@@ -204,6 +211,7 @@ class Keeper:
     def close(self) -> None:
         """Stop; what is being made is finished."""
         self._closed.set()
+        self._makes.stop()
         if self._thread is not None:
             self._thread.join()
         self._forget_connection()
@@ -363,6 +371,8 @@ class Keeper:
                 least = refresh if self.leads else min(refresh, FOLLOWING)
                 pause = max(least, (ahead - AT_ONCE) / SHARE)
             except BaseException as error:  # serving goes on with the version there is
+                if self._closed.is_set():
+                    return
                 self.problem = f"{type(error).__name__}: {error}"
                 log.warning("no new model version of %r: %s", self._book.name, self.problem)
                 pause = min(2.0 * pause, LONGEST_PAUSE)

@@ -160,6 +160,7 @@ class Learning:
         self._looked_at = 0
         self._again_at = 0.0
         self._loaded: tuple[int, ContextualBandit] | None = None  # the next may go on from it
+        self._stopped = False
         self.to_correct = 0  # decisions that are not learned as what they are worth
 
     # ----------------------------------------------------------------------------- from a database
@@ -246,6 +247,10 @@ class Learning:
             c.run("DELETE FROM changed WHERE bandit = $1 AND n = 0", bandit)
 
         return work
+
+    def stop(self) -> None:
+        """Give up what takes long."""
+        self._stopped = True
 
     @property
     def _step(self) -> float:
@@ -357,7 +362,7 @@ class Learning:
 
     def _log(self, c: Connection) -> Iterator[list[Any]]:
         """Return all decisions in their order, in pieces."""
-        while True:
+        while not self._stopped:
             rows = c.rows(
                 f"SELECT {', '.join(_COLUMNS)} FROM decision WHERE bandit = $1 AND seq > $2 "
                 f"ORDER BY seq LIMIT {BATCH}",
@@ -368,6 +373,7 @@ class Learning:
                 return
             self._newest = int(rows[-1][0])
             yield rows
+        raise LedgerError("the ledger is closed: open it again")
 
     def _sorted_out(self, rows: Sequence[Any], now: int) -> Iterator[tuple[int, str, float]]:
         """Return arm, context and value of decisions that are learned; take note of the others."""
