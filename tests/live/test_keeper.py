@@ -139,6 +139,11 @@ def test_versions_that_served_nobody_are_not_kept(quick_folder, clock):
         ledger.refresh()
         ledger.refresh()
         assert set(models_of(ledger)) == {1, 6, 7, 8}  # those that served, and the latest two
+        ledger.decide("three")
+    with opened(quick_folder / "shop.db", clock) as ledger:  # which served is not known any more
+        ledger.refresh()
+        ledger.refresh()
+        assert set(models_of(ledger)) == {1, 6, 7, 8, 9, 10}
 
 
 def test_a_ledger_goes_on_with_its_last_version(database, clock):

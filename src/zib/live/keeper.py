@@ -296,7 +296,9 @@ class Keeper:
                     known,
                 )
                 if found:
-                    self._adopt(self._makes.load(c, int(found[0][0]), found[0][1]))
+                    model = self._makes.load(c, int(found[0][0]), found[0][1])
+                    model.used = True  # before it was read, for all we know
+                    self._adopt(model)
                 return bool(found or known)
             finally:
                 c.rollback()
