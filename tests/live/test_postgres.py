@@ -161,6 +161,12 @@ def test_an_address_that_leads_nowhere_gets_one_sentence(
         Ledger(change(url), **ARMS)
 
 
+def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zib.live.postgres._OLDEST", 99)
+    with pytest.raises(LedgerError, match="is too old: 99 or later is needed"):
+        Ledger(url, **ARMS)
+
+
 def test_what_the_server_refuses_changes_nothing(url: str) -> None:
     connection = PostgresDatabase(url).connect()
     for bad in (event("a\0b"), event("\ud800"), (*event("x")[:5], 2**70, 6, 0)):

@@ -25,6 +25,7 @@ PATIENCE = 60.0  # seconds that the server may take for a statement
 RESOLVING = 30.0  # seconds to find out whether a commit was done whose answer was lost
 SCHEMA = "zib"  # where tables are kept unless address or user name another schema
 DEFAULT_PATH = '"$user", public'
+_OLDEST = 13
 
 SESSION = {
     "application_name": "zib",
@@ -122,6 +123,9 @@ class PostgresConnection(Connection):
             raise
 
     def _set_up(self) -> str:
+        version = self._raw.get_server_version().major
+        if version < _OLDEST:
+            raise LedgerError(f"PostgreSQL {version} is too old: {_OLDEST} or later is needed")
         path, synchronous = self.rows(
             "SELECT current_setting('search_path'), current_setting('synchronous_commit')"
         )[0]
