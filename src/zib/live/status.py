@@ -246,8 +246,8 @@ def _table(found: Status) -> list[str]:
 def _estimate(value: float, interval: Sequence[float], unit: str = "") -> tuple[str, str]:
     if not math.isfinite(value):
         return "–", ""
-    low, high = (f"{x:.3g}" if math.isfinite(x) else "…" for x in interval)
-    return f"{value:.3g}{unit}", f"{low}–{high}"
+    low, high = (f"{x:.3g}" if math.isfinite(x) else "" for x in interval)
+    return f"{value:.3g}{unit}", f"{low}–{high}" if low and high else ""
 
 
 def _sentences(found: Status) -> list[str]:
