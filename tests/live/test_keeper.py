@@ -146,6 +146,28 @@ def test_versions_that_served_nobody_are_not_kept(quick_folder, clock):
         assert set(models_of(ledger)) == {1, 6, 7, 8, 9, 10}
 
 
+def test_versions_are_made_by_events_arms_and_ages(database, clock):
+    with opened(database, clock) as ledger:
+        assert ledger._keeper.refresh(force=False) == 1  # nothing has happened
+        decision = ledger.decide("one")
+        assert ledger._keeper.refresh(force=False) == 1  # a decision of age 0 counts nothing
+        ledger.event("e", decision.id, 1.0)
+        assert ledger._keeper.refresh(force=False) == 2
+        assert ledger._keeper.refresh(force=False) == 2
+        ledger.pause_arm("c")
+        assert ledger._keeper.refresh(force=False) == 3
+        ledger.decide("two")
+        for _ in range(2):  # the second decision ages, also if the clock jumps back
+            clock.now += 600.0
+            version = ledger._keeper.refresh(force=False)
+        clock.now -= 900.0
+        assert ledger._keeper.refresh(force=False) == version + 1 == 6
+        clock.now += 30 * DAY
+        assert ledger._keeper.refresh(force=False) == 7
+        clock.now += 30 * DAY
+        assert ledger._keeper.refresh(force=False) == 7  # nothing ages any more
+
+
 def test_a_ledger_goes_on_with_its_last_version(database, clock):
     with opened(database, clock) as ledger:
         ledger.decide("one")
@@ -194,8 +216,10 @@ def test_in_shadow_mode_the_default_is_served_and_the_wish_is_logged(database, c
             ledger.decide("other", arms=["a", "c"])
 
 
-def test_what_goes_wrong_is_reported_and_serving_goes_on(tmp_path, monkeypatch):
-    ledger = Ledger(tmp_path / "shop.db", arms=["a"], policy=NormalTS(), window="7d", refresh=0.02)
+def test_what_goes_wrong_is_reported_and_serving_goes_on(quick_folder, monkeypatch):
+    ledger = Ledger(
+        quick_folder / "shop.db", arms=["a"], policy=NormalTS(), window="7d", refresh=0.02
+    )
     try:
         monkeypatch.setattr("zib.live.keeper.LONGEST_PAUSE", 0.1)
         monkeypatch.setattr(

@@ -90,7 +90,7 @@ class Sums:
             self._book.number,
         )
         seen = (arms, rows)
-        aged = now - self._made_at >= self._book.rules.horizon / AGEING
+        aged = abs(now - self._made_at) >= self._book.rules.horizon / AGEING  # a clock may jump
         if not force and seen == self._seen and not aged:
             return None
         book = self._book

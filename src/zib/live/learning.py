@@ -208,7 +208,7 @@ class Learning:
         again = self.to_correct > 0 and time.monotonic() > self._again_at
         if self._bandit is None or version != self._last + 1 or again:
             return self._anew(c, version, now, arms, gently=not force)
-        if force or self._rule is None or now - self._looked_at >= self._step:
+        if force or self._rule is None or abs(now - self._looked_at) >= self._step:
             self._look(c, now, arms)
             sought = True
         else:
