@@ -63,6 +63,30 @@ def fitted(lags: list[tuple[int, int]], assumed: Any) -> list[float]:
     return [0.0, *reversed(found)]
 
 
+def assumed_in(lags: list[tuple[int, int]], n_lags: int, prior: float) -> list[float]:
+    """Return what is assumed: even within the reach of the data, the trend of its end beyond."""
+    reach = min(max((complete for _, complete in lags), default=0), n_lags)
+    if reach < 8 or reach == n_lags:
+        return [prior / n_lags] * n_lags
+
+    def rates(bins: range) -> tuple[float, float]:
+        came = sum(lag in bins for lag, _ in lags)
+        due = sum(sum(lag <= j < complete for lag, complete in lags) / (j + 1) for j in bins)
+        return came, due
+
+    early, late = (
+        rates(bins) for bins in (range(reach // 2, 3 * reach // 4), range(3 * reach // 4, reach))
+    )
+    both = (early[0] + late[0] + prior) / (early[1] + late[1] + prior)
+    first, last = ((came + 3.0 * both) / (due + 3.0) for came, due in (early, late))
+    out = [prior / n_lags] * reach
+    for j in range(reach, n_lags):
+        step = last * min(last / first, 1.0) ** (4 * (j + 1 - 7 * reach / 8) / reach) / (j + 1)
+        step = min(step, 0.5)
+        out.append(sum(out) * step / (1 - step))
+    return out
+
+
 def slow(spec: mab.Pending, world: Any, horizon: int, seed: int = 0) -> tuple[list[int], float]:
     """Return the arms that are played, and the regret."""
     how, inner = spec.parameters()["how"], spec.spec
@@ -108,8 +132,8 @@ def slow(spec: mab.Pending, world: Any, horizon: int, seed: int = 0) -> tuple[li
             if how == "wait" or (how == "at_once" and d.reward == 0.0):
                 learn(d.arm, d.reward)
         if how in ("known", "estimated") and t and t % every == 0:
-            even = [spec.prior_rewards / n_lags] * n_lags
-            pooled = fitted(lags_of(seen, t, every, set(order)), even)
+            lags = lags_of(seen, t, every, set(order))
+            pooled = fitted(lags, assumed_in(lags, n_lags, spec.prior_rewards))
             values = dict.fromkeys(order, pooled)
             if spec.per_arm:
                 near = [3.0 * step for step in np.diff(pooled)]

@@ -37,7 +37,7 @@ from zib.sim.loop import (
     give_true_sizes,
     pinned,
 )
-from zib.stats.unreported import chance_of, reverse_kaplan_meier, weight_of
+from zib.stats.unreported import assume_delays, chance_of, reverse_kaplan_meier, weight_of
 
 BLOCKS = 100  # of a window, unless the player says otherwise
 STEPS = 3  # towards the chance that weights and pulls agree on; from where the last block ended
@@ -117,8 +117,10 @@ def new_book(spec: Pending, instance: Any, order: NDArray[np.int64]) -> Book:
 
 
 @kernel.jitable
-def _fit_row(book: Any, first: int, last: int, blocks: int, out: Any) -> None:
-    """Estimate F from the delays of arms first, …, last − 1."""
+def _fit_row(
+    book: Any, first: int, last: int, blocks: int, given: bool, prior: float, out: Any
+) -> None:
+    """Estimate F from the delays of arms first, …, last − 1; a prior may be `given` in the book."""
     lags = book.events.size
     ring = book.pending.shape[1]
     total = 0.0
@@ -133,6 +135,8 @@ def _fit_row(book: Any, first: int, last: int, blocks: int, out: Any) -> None:
             book.complete[blocks - block] += book.came[k, block % ring]
             total -= book.came[k, block % ring]
     book.complete[lags] = total
+    if not given:
+        assume_delays(book.events, book.complete, prior, book.assumed)
     reverse_kaplan_meier(book.events, book.complete, book.assumed, out)
 
 
@@ -140,15 +144,13 @@ def _fit_row(book: Any, first: int, last: int, blocks: int, out: Any) -> None:
 def _fit_delays(spec: Any, book: Any, blocks: int) -> None:
     n_arms = book.paid.size
     lags = book.events.size
-    for j in range(lags):
-        book.assumed[j] = spec.prior_rewards / lags
-    _fit_row(book, 0, n_arms, blocks, book.fraction[0])
+    _fit_row(book, 0, n_arms, blocks, False, spec.prior_rewards, book.fraction[0])
     if spec.per_arm:
         for j in range(lags):
             step = book.fraction[0, j + 1] - book.fraction[0, j]
             book.assumed[j] = SHARED_REWARDS * step
         for k in range(n_arms):
-            _fit_row(book, k, k + 1, blocks, book.fraction[k])
+            _fit_row(book, k, k + 1, blocks, True, 0.0, book.fraction[k])
     else:
         for k in range(1, n_arms):
             for j in range(lags + 1):

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError, InvalidTypeError
-from zib.stats.unreported import chance_of, reverse_kaplan_meier, weight_of
+from zib.stats.unreported import assume_delays, chance_of, reverse_kaplan_meier, weight_of
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -271,14 +271,17 @@ class DelayCounts:
         Parameters
         ----------
         prior
-            What F is thought to be; spread evenly over the bins by default.
+            What F is thought to be. By default rewards are spread evenly over the bins that the
+            data reach, and beyond, where nothing observed says how many take longer, the trend of
+            the last ones goes on (`zib.stats.unreported`).
         prior_events
             How many observed rewards the prior is worth (> 0).
         """
         prior_events = validate.real("prior_events", prior_events, low=0, closed="neither")
         n = self._delays.size
         if prior is None:
-            assumed = np.full(n, prior_events / n)
+            assumed = np.empty(n)
+            assume_delays(self._delays, self._complete, prior_events, assumed)
         elif isinstance(prior, DelayDistribution):
             assumed = prior_events * np.diff(prior(self.edges), prepend=0.0)[1:]
         else:
