@@ -79,7 +79,7 @@ def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch) ->
 
 def test_the_examples_of_the_readme_are_ten_lines_each() -> None:
     code = [code for language, code, _, _ in blocks(README) if language == "python"]
-    assert len(code) == 3
+    assert len(code) == 4
     for example in code:
         assert len([line for line in example.splitlines() if line.strip()]) <= 10, example
 
