@@ -198,3 +198,31 @@ def test_a_prior_holds_where_there_are_no_data():
 def test_bad_arguments_are_refused(call, message):
     with pytest.raises(InvalidParameterError, match=message):
         call()
+
+
+HALFWAY = {
+    "exponential": lambda u: -0.2 * np.log1p(-u * (1.0 - np.exp(-5.0))),
+    "slow": lambda u: -0.6 * np.log1p(-u * (1.0 - np.exp(-1.0 / 0.6))),
+    "uniform": lambda u: u,
+    "heavy": lambda u: 0.01 * ((1.0 - u * (1.0 - 101.0**-0.7)) ** (-1.0 / 0.7) - 1.0),
+    "at once": lambda u: 0.01 * u,
+}
+
+
+@pytest.mark.parametrize("name", HALFWAY)
+def test_what_nobody_has_seen_yet_follows_the_trend(name, rng) -> None:
+    """Half a horizon after the start, 2,000 rewards, mean of 40 runs.
+
+    F at the age of the oldest decisions was 0.89 to 1.00 times the truth in 40 runs each, with
+    standard deviations of at most 0.10, 0.016 for the mean: outside with probability below 1e-4.
+    """
+    delays, edges = HALFWAY[name], delay_bins(1.0)
+    at = edges[np.searchsorted(edges, 0.5) - 3]
+    truth = np.mean(delays(np.linspace(0.0, 1.0, 100_001)) <= at)
+    found = []
+    for _ in range(40):
+        delay, age = delays(rng.random(2_000)), rng.uniform(0.0, 0.5, 2_000)
+        counts, seen = DelayCounts(edges), delay < age
+        counts.add(delay[seen], age[seen])
+        found.append(float(counts.distribution()(at)) / truth)
+    assert 0.82 < np.mean(found) < 1.07

@@ -66,7 +66,8 @@ class Pending(Wrapper):
         Rounds after which F is estimated and pending decisions are weighed anew; a hundredth of
         the window by default. Rewards are learned as they come.
     prior_rewards
-        How many rewards the assumption counts for that delays are spread evenly over the window.
+        How many rewards the assumption counts for that delays are spread evenly, as far as there
+        are decisions of that age; beyond, the trend of the last delays goes on.
     per_arm
         Whether each arm has an F of its own, which leans on that of all arms for as much as three
         rewards would. By default all arms have the same; if the best arm pays later than others,

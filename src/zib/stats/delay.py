@@ -195,7 +195,8 @@ class DelayCounts:
     have been as long as bin j, cᵢ being the age of the decision: F(last) = 1 and
     F(j − 1) = F(j)(1 − mⱼ/Rⱼ). A bin counts for a decision once it is complete; rewards in the bin
     that its age lies in are left out, as the rest of that bin is still to come. One pseudo-event is
-    spread evenly over the bins, or as `prior` says.
+    spread evenly over the bins, or as `prior` says; what is assumed beyond the ages that decisions
+    have is said in `distribution`.
 
     Examples
     --------
