@@ -140,7 +140,7 @@ class Delay(Simulated):
             Setting(
                 "ways",
                 "`zib.mab.Pending`: weighed anew a hundred times per window; F by the Kaplan–Meier "
-                "estimator in reversed time, from the rewards of the run itself and one pseudo-reward; "
+                "estimator in reversed time, from one pseudo-reward and the rewards of the run; "
                 "beyond the oldest decisions the trend of the delays goes on",
                 "ours",
             ),
