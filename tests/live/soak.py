@@ -93,7 +93,7 @@ class Run:
             database, self.clock, arms=ARMS, window=WINDOW, grace=GRACE, holdout=HOLDOUT
         )
         self.answers: dict[str, int] = defaultdict(int)
-        self.missed = self.looks = 0
+        self.missed = self.missed_early = self.looks = 0
 
     def events(self, sent: list[Sent]) -> None:
         if sent:
@@ -114,7 +114,11 @@ class Run:
         self.events(self.after.pop(tick, []))
 
     def look(self) -> None:
-        """Make a new version and see whether the intervals hold what is true."""
+        """Make a new version and see whether the intervals hold what is true.
+
+        Before the first decisions have closed, how many rewards are still to come is a guess: the
+        intervals take the estimated delay for the true one.
+        """
         self.ledger.refresh()
         for arm in self.ledger.statistics(LEVEL).arms.values():
             for (low, high), true in (
@@ -123,7 +127,10 @@ class Run:
                 (arm.reward_interval, CHANCE * MEAN),
             ):
                 self.looks += 1
-                self.missed += not low <= true <= high
+                if self.clock.now - self.start > WINDOW + GRACE:
+                    self.missed += not low <= true <= high
+                else:
+                    self.missed_early += not low <= true <= high
 
     def play(self) -> None:
         for tick in range(max([TICKS, *self.after]) + 1):
@@ -161,6 +168,7 @@ def run(database: str, *, decisions: int, seed: int) -> dict[str, Any]:
         "fold": time.monotonic() - began - played - checked,
         "looks": game.looks,
         "missed": game.missed,
+        "missed_early": game.missed_early,
         **shares(database),
     }
 

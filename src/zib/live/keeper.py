@@ -220,6 +220,8 @@ class Keeper:
 
     def refresh(self, *, force: bool = True) -> int:
         """Make a version now, or take up a newer one of the leader; return its number."""
+        if self._closed.is_set():
+            raise LedgerError("the ledger is closed: open it again")
         with self._alone:
             self.leads = self._database.try_lead(self._book.number)
             if self.leads:

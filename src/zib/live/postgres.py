@@ -44,6 +44,7 @@ BY_KEY = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
 # By SQLSTATE: two transactions collided; or the server ends or refuses connections for now.
 COLLIDED = ("40", "55P03", "57014")
 GONE = ("08", "57P", "53300", "25006", "25P03")
+NUMBER_UNKNOWN = "22023"  # a transaction "in the future"
 SENTENCES = {
     "53100": "the disk of the PostgreSQL server is full, and nothing has changed",
     "53200": "the PostgreSQL server is out of memory, and nothing has changed",
@@ -401,6 +402,11 @@ class PostgresConnection(Connection):
                 return bool(other.rows(witness, str(transaction % 2**32), *key))
             except Transient:
                 time.sleep(0.2)
+            except LedgerError as refused:
+                # A server that crashed has not given out the number again: it was never committed.
+                if getattr(refused.__cause__, "sqlstate", None) == NUMBER_UNKNOWN:
+                    return False
+                raise
             finally:
                 other.close()
         return False
