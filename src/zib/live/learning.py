@@ -69,7 +69,7 @@ def zero_share(fraction: Numbers, chance: Numbers, since: Numbers) -> Numbers:
     Whether a decision is rewarded after it was learned as a zero does not matter: the reward is
     learned as well. About p/2 of the zeros are left out in the end, for those that count twice.
     Where the chance depends on the context and only its mean p̄ is given, zeros are too many or too
-    few by the share (p − p̄)/2, until everything is learned anew.
+    few by the share (p − p̄)(1 − F/2), about, until everything is learned anew.
     """
     rest = np.maximum(1.0 - since, 1e-12)
     gap = np.log1p(chance * (fraction - since) / (1.0 - chance * fraction))
