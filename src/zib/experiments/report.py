@@ -71,7 +71,7 @@ THEMES = (
     Theme(
         "Do the policies and estimators beyond the paper do what is expected of them?",
         r"^(Our target|Ours)\b",
-        "limit|sparsity|noknobs|drift|ope",
+        "limit|sparsity|noknobs|drift|delay|ope",
     ),
     Theme("Does what else the paper reports come out as described?", items=".*"),
 )

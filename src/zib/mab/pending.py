@@ -84,7 +84,7 @@ class Pending(Wrapper):
 
     An index does not change until a reward comes or a decision ages, so a policy without chance
     plays one arm many times over meanwhile; ``"zero"`` spreads its choices and can be better for
-    it, if no arm is added.
+    it by a few per cent.
 
     Where nothing is late (in `zib.Bandit`, and in other environments) the policy plays as the one
     inside.
