@@ -25,7 +25,7 @@ from zib.live.answers import LedgerError, Transient
 from zib.live.database import Connection, Database, Row, need_schema, upgrade
 
 ROOM = 32 * 1024 * 1024  # length of the write-ahead log
-PAGE = 4_096
+PAGE = 1_024  # ids are hashes: each new row changes a page of its own, which is written whole
 BUSY = 10.0  # seconds to wait for a reader that holds a lock
 MOST_TOGETHER = 64  # rows in a statement
 _OLDEST = (3, 35)
@@ -82,6 +82,7 @@ class SQLiteConnection(Connection):
                 address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
             )
             if not read_only:
+                self._run(f"PRAGMA page_size = {PAGE}")  # of a new file
                 self._run("PRAGMA journal_mode = WAL")
                 self._run("PRAGMA synchronous = FULL")
                 self._run("PRAGMA wal_autocheckpoint = 0")
