@@ -4,9 +4,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
-from zib.logs import LogError, LoggedData, LogScan, delimited, open_log, parquet, read, tables
+from zib.logs import (
+    LogError,
+    LoggedData,
+    LogScan,
+    columns,
+    delimited,
+    open_log,
+    parquet,
+    read,
+    tables,
+)
 
 
 @pytest.fixture
@@ -272,6 +283,15 @@ def test_a_number_column_of_a_csv_that_turns_to_text_is_an_error(tmp_path: Path)
     pd.DataFrame({"arm": 0, "reward": 1.0, "age": age}).to_csv(path, index=False)
     with pytest.raises(LogError, match=f"column `age` must hold numbers; row {n} holds 'old'"):
         LogScan(path, arm="arm", reward="reward", context=["age"])
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint16", "int64", "uint64"])
+def test_numbers_name_the_same_clusters_with_and_without_a_dictionary(kind: str) -> None:
+    values = pa.array([3, 7, 3, 0, 127], getattr(pa, kind)())
+    found = columns.hashes("user", values, 0, "cluster")
+    again = columns.hashes("user", values.dictionary_encode(), 0, "cluster")
+    np.testing.assert_array_equal(found, again)
+    assert np.unique(found).size == 4
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -92,6 +92,20 @@ def test_an_arm_of_one_cluster_has_no_variance(rng) -> None:
     assert np.isfinite(found.covariance[1, 1])
 
 
+@pytest.mark.parametrize("k", [2, clusters.MOST_ARMS + 1])
+def test_means_that_are_not_compared_have_the_same_variances(rng, k: int) -> None:
+    cluster, arm, reward = drawn(rng, 20, nested=False)
+    sums = ClusterSums(2, k)
+    sums.add(cluster, arm, reward, np.ones(reward.size))
+    number, which, total = sums.table()
+    rows = np.bincount(arm, minlength=k).astype(float)
+    given = (number, which, total[:, 0], total[:, 1], np.full(k, 1e-3), rows)
+    one, both = clustered(*given, compared=False), clustered(*given)
+    for alone, matrix in ((one.covariance, both.covariance), (one.df, both.df)):
+        np.testing.assert_array_equal(alone, matrix if matrix.ndim == 1 else np.diagonal(matrix))
+    np.testing.assert_array_equal(one.skewness, both.skewness)
+
+
 def test_pieces_and_merged_pieces_are_the_whole(rng, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, arm, reward = drawn(rng, 300, nested=False)
     whole, pieces, other = (ClusterSums(1, 2) for _ in range(3))
@@ -105,17 +119,23 @@ def test_pieces_and_merged_pieces_are_the_whole(rng, monkeypatch: pytest.MonkeyP
         np.testing.assert_allclose(one, both)
 
 
-def test_too_many_clusters_are_put_together_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [5_000, 1_000])  # groups are few enough to be counted, or not
+def test_too_many_clusters_are_put_together_without_harm(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     """The two variances differ by noise of about √(2/1024) = 4 %; 25 % is allowed."""
     rng = np.random.default_rng(0)
     cluster, arm, reward = drawn(rng, 20_000, nested=False, unequal=0.5, mean_size=3)
     cluster = rng.integers(0, 2**63, 20_000, dtype=np.uint64)[cluster]
     _, full = estimate(cluster, arm, reward)
-    monkeypatch.setattr(clusters, "MOST", 5_000)
+    monkeypatch.setattr(clusters, "MOST", most)
     sums = ClusterSums(2, 2)
     sums.add(cluster, arm, reward, np.ones(reward.size))
     number, which, total = sums.table()
     assert number.max() < 1_024
+    group, wanted = (cluster % 1_024).astype(np.int64), np.zeros((1_024, 2))
+    np.add.at(wanted, (group, arm), reward)
+    np.testing.assert_allclose(total[:, 0], wanted[np.unique(group)[number], which])
     rows = np.bincount(arm, minlength=2).astype(float)
     found = clustered(number, which, total[:, 0], total[:, 1], np.ones(2), rows)
     np.testing.assert_allclose(np.diag(found.covariance), np.diag(full.covariance), rtol=0.25)

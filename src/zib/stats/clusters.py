@@ -7,6 +7,7 @@ for each cluster and arm; `clustered` turns the sums into the covariance of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
+Sums = Callable[[Array], Array]  # of a column, over the rows of each key
 
 MOST = 4_000_000  # pairs of cluster and arm that are kept apart
 ROOM = 1_000_000  # pairs that wait to be added up
@@ -49,62 +51,85 @@ class ClusterSums:
     """
 
     def __init__(self, width: int, n_arms: int) -> None:
+        # One key for both: the arm in the low bits, above them as much of the hash as has room.
+        # Clusters whose hashes differ in the rest only would count as one, which does no harm.
+        self._bits = np.uint64((n_arms - 1).bit_length())
+        self._arms = np.uint64((1 << int(self._bits)) - 1)
         self._groups = 1 << max((MOST // (8 * n_arms)).bit_length(), 10)
         self._folded = False
-        self._cluster: Hashes = np.empty(0, np.uint64)
-        self._arm: Codes = np.empty(0, np.int64)
-        self._sums: Array = np.empty((0, width))
-        self._waiting: list[tuple[Hashes, Codes, Array]] = []
+        self._key: Hashes = np.empty(0, np.uint64)
+        self._sums: Array = np.empty((width, 0))
+        self._waiting: list[tuple[Hashes, Array]] = []
         self._held = 0
 
     def add(self, cluster: Hashes, arm: Codes, *columns: Array) -> None:
         """Take rows: the hash of the cluster, the arm and the columns of each."""
-        self._take(*_added_up(cluster, arm, np.column_stack(columns)))
+        self._take((cluster << self._bits) | arm.astype(np.uint64), np.stack(columns))
 
     def merge(self, other: ClusterSums) -> None:
         """Take all that another accumulator has seen."""
         other._settle()
         self._folded = self._folded or other._folded
-        self._take(other._cluster, other._arm, other._sums)
-        self._settle()
+        self._take(other._key, other._sums)
 
-    def _take(self, cluster: Hashes, arm: Codes, sums: Array) -> None:
-        self._waiting.append((cluster, arm, sums))
-        self._held += arm.size
-        if self._held > max(ROOM, self._arm.size):
+    def _take(self, key: Hashes, sums: Array) -> None:
+        if not key.size:
+            return
+        self._waiting.append((key, sums))
+        self._held += key.size
+        if self._held > max(ROOM, self._key.size):
             self._settle()
 
     def _settle(self) -> None:
         """Add up what waits; put clusters together when there are too many."""
-        parts = [(self._cluster, self._arm, self._sums), *self._waiting]
+        if not self._waiting:
+            return
+        parts = [(self._key, self._sums), *self._waiting]
         self._waiting, self._held = [], 0
-        cluster, arm, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
-        if self._folded:
-            cluster = cluster % np.uint64(self._groups)
-        cluster, arm, sums = _added_up(cluster, arm, sums)
-        if not self._folded and arm.size > MOST:
+        key = np.concatenate([each for each, _ in parts])
+        found, add = self._pairs(key)
+        sums = np.empty((len(self._sums), found.size))
+        for j, row in enumerate(sums):  # one at a time, to save memory
+            row[:] = add(np.concatenate([each[j] for _, each in parts]))
+        self._key, self._sums = found, sums
+
+    def _pairs(self, key: Hashes) -> tuple[Hashes, Sums]:
+        """Return the keys to be kept, and what adds up a column for them."""
+        if not self._folded:
+            found, add = _by_sorting(key)
+            if found.size <= MOST:
+                return found, add
             self._folded = True
-            cluster, arm, sums = _added_up(cluster % np.uint64(self._groups), arm, sums)
-        self._cluster, self._arm, self._sums = cluster, arm, sums
+            del found, add  # before as much memory is needed again
+        group = (key >> self._bits) % np.uint64(self._groups)
+        key = (group << self._bits) | (key & self._arms)
+        few = self._groups << int(self._bits) <= MOST
+        return _by_counting(key) if few else _by_sorting(key)
 
     def table(self) -> tuple[Codes, Codes, Array]:
         """Return cluster (numbered from 0), arm and sums of each pair that occurs."""
         self._settle()
-        new = np.ones(self._cluster.size, bool)
-        new[1:] = self._cluster[1:] != self._cluster[:-1]
-        return np.cumsum(new) - 1, self._arm, self._sums
+        cluster = self._key >> self._bits
+        new = np.ones(cluster.size, bool)
+        new[1:] = cluster[1:] != cluster[:-1]
+        return np.cumsum(new) - 1, (self._key & self._arms).astype(np.int64), self._sums.T
 
 
-def _added_up(cluster: Hashes, arm: Codes, sums: Array) -> tuple[Hashes, Codes, Array]:
-    """Return each pair of cluster and arm once, sorted, with its sums."""
-    if not arm.size:
-        return cluster, arm, sums
-    order = np.lexsort((arm, cluster))
-    cluster, arm = cluster[order], arm[order]
-    new = np.ones(arm.size, bool)
-    new[1:] = (cluster[1:] != cluster[:-1]) | (arm[1:] != arm[:-1])
-    at = np.flatnonzero(new)
-    return cluster[at], arm[at], np.add.reduceat(sums[order], at, axis=0)
+def _by_sorting(key: Hashes) -> tuple[Hashes, Sums]:
+    """Return each key once, sorted, and what adds up a column for them."""
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    new = np.ones(key.size, bool)
+    new[1:] = key[1:] != key[:-1]
+    first = np.flatnonzero(new)
+    return key[first], lambda column: np.add.reduceat(column[order], first)
+
+
+def _by_counting(key: Hashes) -> tuple[Hashes, Sums]:
+    """Return the same for keys that are small numbers, which takes no sorting."""
+    at = key.astype(np.int64)
+    found = np.flatnonzero(np.bincount(at))
+    return found.astype(np.uint64), lambda x: np.asarray(np.bincount(at, x)[found], np.float64)
 
 
 class Clustered(NamedTuple):
@@ -121,7 +146,14 @@ class Clustered(NamedTuple):
 
 
 def clustered(
-    cluster: Codes, arm: Codes, top: Array, base: Array, row_variance: Array, rows: Array
+    cluster: Codes,
+    arm: Codes,
+    top: Array,
+    base: Array,
+    row_variance: Array,
+    rows: Array,
+    *,
+    compared: bool = True,
 ) -> Clustered:
     """Return the covariance of top/base, each summed over the rows of an arm, for all arms.
 
@@ -133,6 +165,9 @@ def clustered(
         (K,): the variance of the mean of each arm if rows were independent.
     rows
         (K,): number of rows behind each mean.
+    compared
+        Whether means are to be compared. Otherwise variances and degrees of freedom, (K,), take the
+        place of the matrices, which take as long again.
 
     Notes
     -----
@@ -165,9 +200,9 @@ def clustered(
     alike = float(np.clip(excess / spread, 0.0, 1.0)) if spread > 0.0 else 0.0
     left = np.where(alone, 1.0, left)
     scale = np.maximum(rows[arm], 1.0) ** 2
-    apart, alike_too = size / scale, size * (1.0 + alike * np.maximum(size - 1.0, 0.0)) / scale
+    alike_too = size * (1.0 + alike * np.maximum(size - 1.0, 0.0)) / scale
     own = _freedom(arm, share, alike_too, left, k)
-    if k > MOST_ARMS:
+    if not compared or k > MOST_ARMS:
         return Clustered(np.where(unknown, np.inf, variance), own, effect, skewness)
     from scipy.sparse import csr_array
 
@@ -189,6 +224,7 @@ def clustered(
     # What rows of a cluster have in common may cancel in a difference within it.
     full = np.add.outer(variance, variance)
     single = np.add.outer(row_variance, row_variance)
+    apart = size / scale
     with np.errstate(divide="ignore", invalid="ignore"):
         kept = np.clip((full - 2.0 * covariance - single) / (full - single), 0.0, 1.0)
         kept = np.where(np.isfinite(kept), kept, 1.0)

@@ -45,7 +45,7 @@ from zib.logs.advise.simulation import Played, Simulation, simulation
 from zib.logs.advise.snippet import contextual_program, plain_program
 from zib.logs.advise.times import TimeReport, time_report
 from zib.logs.advise.units import in_log_units
-from zib.logs.advise.verdict import WORTH, Verdict, design_effect, verdict_on
+from zib.logs.advise.verdict import WORTH, Verdict, arm_values, design_effect, verdict_on
 from zib.logs.advise.words import (
     arm_rows,
     choice_words,
@@ -311,16 +311,18 @@ def advise(
             log, balance, level, seed, lambda share: tell("comparing arms", reading)
         )
     tell("fitting laws", reading)
+    values = arm_values(found)
     verdict = verdict_on(
-        found, balance, level=level, worth=worth, seed=seed, inflated=inflated_of(log)
-    )
-    arms = with_values(summaries(found, level), balance)
+        found, balance, level=level, worth=worth, seed=seed, inflated=inflated_of(log),
+        values=values,
+    )  # fmt: skip
     whole = overall(found, level)
+    arms = with_values(summaries(found, level, whole), balance)
     law = law_report(found, level)
     sd = within_sd(found, level)
     about = context_report(found)
     choices = choose(found, arms, whole, law, sd)
-    remarks += notes(found, arms, whole, law, random, balance, design_effect(found))
+    remarks += notes(found, arms, whole, law, random, balance, design_effect(found, values))
     if balance is not None and not balance.comparable:
         remarks += (
             "The table of the arms shows raw means: what happened, not what arms are worth.",

@@ -116,8 +116,10 @@ class _Columns(NamedTuple):
     third: Array
 
 
-def summaries(found: Collected, level: float) -> tuple[ArmSummary, ...]:
-    """Return what the log says about each arm."""
+def summaries(
+    found: Collected, level: float, whole: ArmSummary | None = None
+) -> tuple[ArmSummary, ...]:
+    """Return what the log says about each arm; `whole` is `overall` where it is known."""
     b = found.paid.count
     seen = np.maximum(b, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -126,7 +128,7 @@ def summaries(found: Collected, level: float) -> tuple[ArmSummary, ...]:
         )
     pooled_sd = within_sd(found).value
     positive = found.negative == 0
-    whole = overall(found, level)
+    whole = overall(found, level) if whole is None else whole
     p, mu, r = _intervals(columns, level, pooled_sd, found.sign)
     weighted = _weighted(found, columns, level, pooled_sd)
     if found.has_clusters and found.weighted is None:
@@ -311,14 +313,14 @@ def _clustered(
     rows, paid, reward = sums.T
     p = parts[0]
     spread = [
-        clustered(cluster, arm, top, base, variance, n)
+        clustered(cluster, arm, top, base, variance, n, compared=False)
         for top, base, variance, n in zip(
             (paid, reward, reward), (rows, paid, rows), variances, (c.n, c.b, c.n), strict=True
         )
     ]
     found: list[Estimate] = []
     for part, each in zip(parts, spread, strict=True):
-        variance, df = (x if x.ndim == 1 else np.diagonal(x) for x in (each.covariance, each.df))
+        variance, df = each.covariance, each.df
         if part is p:  # Korn and Graubard: exact limits at the sample size that has this variance
             with np.errstate(all="ignore"):
                 like = p.value * (1.0 - p.value) / variance

@@ -335,10 +335,12 @@ def verdict_on(
     worth: float,
     seed: int,
     inflated: float = 0.0,
+    values: ArmValues | None = None,
 ) -> Verdict:
     """Return the verdict on the arms of a log; by doubly robust values where balance fails.
 
-    Rewards are counted from `inflated`; the verdict is in the units of the log.
+    Rewards are counted from `inflated`; the verdict is in the units of the log. `values` are
+    `arm_values` where they are known.
     """
     if balance is not None and balance.fails:
         basis = "doubly robust values"
@@ -353,7 +355,7 @@ def verdict_on(
     if found.clusters is not None:
         basis += ", rows of a cluster dependent"
     low = inflated if found.sign > 0 else -math.inf
-    values = arm_values(found)
+    values = arm_values(found) if values is None else values
     values = replace(values, value=values.value + inflated)
     return judge(
         found.arms, values, found.rows, level=level, worth=worth, seed=seed, low=low, basis=basis
@@ -405,14 +407,13 @@ def arm_values(found: Collected) -> ArmValues:
     return ArmValues(value, sums.covariance, sums.df, floor * effect, skewness, size / effect)
 
 
-def design_effect(found: Collected) -> float:
+def design_effect(found: Collected, values: ArmValues) -> float:
     """Return how many times the variance of independent rows the leader's differences have.
 
-    The median over the arms; 1 for a log without clusters.
+    The median over the arms; 1 for a log without clusters. `values` are its `arm_values`.
     """
     if found.clusters is None or found.n_arms < 2:
         return 1.0
-    values = arm_values(found)
     if not np.isfinite(values.value).any():
         return 1.0
     lead = int(np.nanargmax(values.value))
