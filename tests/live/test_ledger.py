@@ -460,6 +460,59 @@ def test_a_clock_that_jumps_back_and_forward_loses_nothing(scene: Scene) -> None
     assert sum(kept.statistics().rewarded.values()) == 2
 
 
+# --------------------------------------------------------------------------------------- bad input
+
+KNOWN = "0" * 24
+BAD: list[tuple[str, str, Any]] = [
+    ("key", "decide", lambda x: x.decide("")),
+    ("key", "decide", lambda x: x.decide(17)),
+    ("key", "decide", lambda x: x.decide("a" * 201)),
+    ("key", "decide", lambda x: x.decide("line\nbreak")),
+    ("keys", "decide_many", lambda x: x.decide_many(5)),
+    ("keys", "decide_many", lambda x: x.decide_many(["good", None])),
+    ("unit", "decide", lambda x: x.decide("k", unit=3.5)),
+    ("units", "decide_many", lambda x: x.decide_many(["k", "l"], units=["u"])),
+    ("arms", "decide", lambda x: x.decide("k", arms=["Z"])),
+    ("arms", "decide", lambda x: x.decide("k", arms=[])),
+    ("at", "decide", lambda x: x.decide("k", at="yesterday")),
+    ("at", "decide", lambda x: x.decide("k", at=math.nan)),
+    ("at", "decide", lambda x: x.decide("k", at=-1.0)),
+    ("event_id", "event", lambda x: x.event(None, KNOWN, 1.0)),
+    ("decision_id", "event", lambda x: x.event("e", "", 1.0)),
+    ("value", "event", lambda x: x.event("e", KNOWN, "much")),
+    ("value", "event", lambda x: x.event("e", KNOWN, math.inf)),
+    ("value", "event", lambda x: x.event("e", KNOWN, math.nan)),
+    ("value", "event", lambda x: x.event("e", KNOWN, 1e300)),
+    ("received", "event", lambda x: x.event("e", KNOWN, 1.0, received=math.inf)),
+    ("events", "event_many", lambda x: x.event_many([("good", KNOWN, 1.0), ("bad", KNOWN)])),
+    ("value", "event_many", lambda x: x.event_many([("good", KNOWN, 1.0), ("bad", KNOWN, None)])),
+    ("revision_id", "revise", lambda x: x.revise("", KNOWN, 1.0)),
+    ("value", "revise", lambda x: x.revise("r", KNOWN, math.nan)),
+    ("decision_id", "cancel", lambda x: x.cancel(5)),
+    ("arm", "add_arm", lambda x: x.add_arm("A")),
+    ("arm", "pause_arm", lambda x: x.pause_arm("Z")),
+]
+
+
+def test_bad_input_is_answered_in_a_sentence_that_names_the_field_and_changes_nothing(
+    scene: Scene,
+) -> None:
+    scene.ledger.event("e0", scene.ledger.decide("k0").id, 1.0)
+    tables = ("decision", "event", "arm", "arm_sum", "waiting", "converted", "counter", "audit")
+    kept = lambda: [  # noqa: E731
+        sorted(map(repr, stored.rows(scene.database, f"SELECT * FROM {table}"))) for table in tables
+    ]
+    before = kept()
+    for field, call, act in BAD:
+        with pytest.raises((zib.InvalidParameterError, TypeError)) as told:
+            act(scene.ledger)
+        words = str(told.value)
+        assert f"`{field}`" in words, (call, words)
+        assert "\n" not in words
+    assert kept() == before
+    scene.naive()
+
+
 # -------------------------------------------------------------------------------------------- speed
 
 
