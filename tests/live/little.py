@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zib.live import engine
+from zib.live.book import Asked, Book, Drawn, Reported, Work, fraction
 from zib.live.database import in_transaction
-from zib.live.engine import Asked, Book, Drawn, Reported, Work
 from zib.live.outcome import CANCEL, EVENT, REVISION, SECOND, Entry
 from zib.live.pages import bandit_of
 from zib.live.settings import Configuration, Settings, label_text
@@ -29,7 +29,7 @@ class Shares:
 
     def draw(self, key: str, eligible: tuple[int, ...], context: str | None) -> Drawn:
         whole = sum(self.shares[k] for k in eligible)
-        u = engine.fraction(f"{self.version}{key}") * whole
+        u = fraction(f"{self.version}{key}") * whole
         for k in eligible:
             u -= self.shares[k]
             if u < 0.0:

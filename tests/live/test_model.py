@@ -11,7 +11,7 @@ from scipy import stats
 import zib
 from zib.core.entry import interpreted
 from zib.core.validate import InvalidParameterError
-from zib.live.engine import ACTIVE, PAUSED, RETIRED, fraction
+from zib.live.book import ACTIVE, PAUSED, RETIRED, fraction
 from zib.live.model import Evidence, Model, check_policy, in_flight, limits
 from zib.live.outcome import SECOND
 from zib.live.settings import Configuration, Settings

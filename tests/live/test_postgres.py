@@ -18,8 +18,8 @@ import pytest
 from tests.live.servers import Proxy, Server
 from zib.live import Ledger, LedgerError, engine
 from zib.live.answers import Transient
+from zib.live.book import Work
 from zib.live.database import Connection, in_transaction
-from zib.live.engine import Work
 from zib.live.postgres import PostgresConnection, PostgresDatabase, lock_key
 from zib.live.sqlite import SQLiteDatabase
 

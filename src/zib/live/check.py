@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core.exact import SPLIT
+from zib.live.book import SHADOW
 from zib.live.database import Connection
-from zib.live.engine import SHADOW
 from zib.live.outcome import SECOND, WAITS, Entry, Outcome, Rules, Share, outcome, share
 from zib.live.pages import (
     KINDS,

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from zib.live import engine
 from zib.live.answers import LedgerError
+from zib.live.book import Book
 from zib.live.database import Connection, Database
-from zib.live.engine import Book
 from zib.live.learning import Learning
 from zib.live.model import Arms, Model, Versioned
 from zib.live.settings import label_of

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.live.answers import LedgerError
+from zib.live.book import Book, fraction
 from zib.live.contextual import ContextualModel, Learned, features_of, new_bandit
 from zib.live.database import Connection
-from zib.live.engine import Book, fraction
 from zib.live.model import Arms, Versioned, in_flight
 from zib.live.outcome import SECOND
 from zib.live.settings import Configuration

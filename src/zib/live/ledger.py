@@ -9,17 +9,17 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self
 
 from zib.core import validate
-from zib.core.validate import InvalidParameterError
 from zib.live import engine
 from zib.live.answers import Decision, LedgerError, Parked, Receipt
+from zib.live.arms import add_arm, set_shadow, set_status
+from zib.live.book import ACTIVE, PAUSED, RETIRED, Book, Reported, Work
 from zib.live.database import Connection, Database, open_database
-from zib.live.engine import ACTIVE, PAUSED, RETIRED, Book, Reported, Work
 from zib.live.keeper import Keeper
-from zib.live.opening import Given, open_book, write_arms
+from zib.live.opening import Given, open_book
 from zib.live.outcome import EVENT, REVISION, SECOND, Outcome
 from zib.live.pages import looking
-from zib.live.requests import MOST_ARMS, Requests, arm_labels, as_list
-from zib.live.settings import Settings, label_text, text
+from zib.live.requests import Requests, arm_labels, as_list
+from zib.live.settings import Settings, text
 from zib.live.writer import Writer
 from zib.stats.delay import DelayDistribution
 
@@ -389,20 +389,7 @@ class Ledger:
     def add_arm(self, arm: Hashable) -> None:
         """Add an arm; until it has evidence it gets at most `largest_share` of the decisions."""
         label = validate.label("arm", arm)
-
-        def work(c: Connection) -> None:
-            c.lock_schema()
-            self._book.read_arms(c)
-            if label in self._book.position:
-                raise InvalidParameterError(
-                    f"`arm` must be new; {validate.shown(label)} is there already"
-                )
-            if len(self._book.labels) >= MOST_ARMS:
-                raise InvalidParameterError(f"`arm` must be one of at most {MOST_ARMS}; got more")
-            write_arms(c, self._book.number, len(self._book.labels), [label], self._now())
-            self._note(c, "add arm", label_text(label))
-
-        self._change_arms(work)
+        self._change_arms(lambda c: add_arm(c, self._book, label, self._now()))
 
     def pause_arm(self, arm: Hashable) -> None:
         """Serve an arm no more, until it is resumed; its events still count."""
@@ -418,25 +405,7 @@ class Ledger:
 
     def _set_status(self, arm: Hashable, status: str) -> None:
         number = self._requests.number("arm", arm)
-
-        def work(c: Connection) -> None:
-            c.lock_schema()
-            self._book.read_arms(c)
-            now = self._book.statuses[number]
-            if now == RETIRED and status != RETIRED:
-                raise InvalidParameterError(
-                    f"`arm` must not be retired, which is for good; {validate.shown(arm)} is"
-                )
-            if now == status:
-                return
-            c.run(
-                "UPDATE arm SET status = $1 WHERE bandit = $2 AND number = $3",
-                status, self._book.number, number,
-            )  # fmt: skip
-            verb = {ACTIVE: "resume", PAUSED: "pause", RETIRED: "retire"}[status]
-            self._note(c, f"{verb} arm", label_text(arm))
-
-        self._change_arms(work)
+        self._change_arms(lambda c: set_status(c, self._book, number, status, self._now()))
 
     def _change_arms(self, work: Callable[[Connection], None]) -> None:
         try:
@@ -448,16 +417,7 @@ class Ledger:
     def set_shadow(self, arm: Hashable | None) -> None:
         """Serve one arm whatever the policy wants, or None: what the policy wants."""
         number = None if arm is None else self._requests.number("arm", arm)
-
-        def work(c: Connection) -> None:
-            c.lock_schema()
-            self._book.read_arms(c)
-            if number == self._book.shadow:
-                return
-            c.run("UPDATE bandit SET shadow = $1 WHERE id = $2", number, self._book.number)
-            self._note(c, "shadow", "off" if arm is None else label_text(arm))
-
-        self._change_arms(work)
+        self._change_arms(lambda c: set_shadow(c, self._book, number, self._now()))
 
     # ------------------------------------------------------------------------------- looking back
 
@@ -531,13 +491,6 @@ class Ledger:
                 connection, out, self.name, pending=pending, since=since, until=until, kind=kind,
                 seed=seed, now=self._now(),
             )  # fmt: skip
-
-    def _note(self, c: Connection, action: str, detail: str) -> None:
-        """Write down what was changed by hand."""
-        c.run(
-            "INSERT INTO audit (bandit, at, who, action, detail) VALUES ($1, $2, $3, $4, $5)",
-            self._book.number, self._now(), "", action, detail,
-        )  # fmt: skip
 
     # ----------------------------------------------------------------------------------- learning
 

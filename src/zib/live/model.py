@@ -24,7 +24,7 @@ from zib.core.exact import ExactSums, set_moments
 from zib.core.state import ArmState, new_state
 from zib.core.validate import InvalidParameterError
 from zib.live.answers import LedgerError
-from zib.live.engine import ACTIVE, Drawn, fraction
+from zib.live.book import ACTIVE, Drawn, fraction
 from zib.live.outcome import BUCKETS, SECOND
 from zib.live.settings import Configuration, Settings
 from zib.live.statistics import ArmSums, Statistics

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError, InvalidTypeError
+from zib.live.arms import write_arms
+from zib.live.book import Book
 from zib.live.contextual import contextual_policy
 from zib.live.database import Connection
-from zib.live.engine import ACTIVE, Book
 from zib.live.model import check_policy
-from zib.live.settings import Configuration, Settings, label_text
+from zib.live.settings import Configuration, Settings
 from zib.mab.adaptive import ZIAdaptive
 from zib.stats.delay import DelayDistribution
 
@@ -118,14 +119,3 @@ def open_book(
         )
     book.count_parked(c)
     return book
-
-
-def write_arms(
-    c: Connection, bandit: int, start: int, labels: Sequence[Hashable], now: int
-) -> None:
-    """Write new arms, numbered from `start`."""
-    for number, label in enumerate(labels, start):
-        c.run(
-            "INSERT INTO arm (bandit, number, label, status, added_at) VALUES ($1, $2, $3, $4, $5)",
-            bandit, number, label_text(label), ACTIVE, now,
-        )  # fmt: skip

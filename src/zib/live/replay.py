@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zib.live.answers import LedgerError
+from zib.live.book import ACTIVE, KINDS, SHADOW, Asked, Book
 from zib.live.database import Connection
-from zib.live.engine import ACTIVE, KINDS, SHADOW, Asked, Book, draw_row
+from zib.live.engine import draw_row
 from zib.live.keeper import makes_of
 from zib.live.pages import Bandit, Columns, Progress, bandit_of, decisions
 

@@ -13,8 +13,8 @@ from typing import Any
 from zib.core import validate
 from zib.core.state import LARGEST_REWARD, SMALLEST_REWARD
 from zib.core.validate import InvalidParameterError
+from zib.live.book import Asked, Book, Reported
 from zib.live.contextual import encoded_context
-from zib.live.engine import Asked, Book, Reported
 from zib.live.outcome import CANCEL, ID_NAMES, Entry
 from zib.live.settings import MOST_CONTEXT, microseconds, text
 

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from zib.live.book import ACTIVE
 from zib.live.database import Connection
-from zib.live.engine import ACTIVE
 from zib.live.model import Evidence, Versioned, in_flight
 from zib.live.outcome import SECOND
 from zib.live.pages import Bandit, bandit_of

@@ -17,8 +17,8 @@ from typing import Any
 
 from zib.live import engine
 from zib.live.answers import LedgerError, Transient
+from zib.live.book import Work
 from zib.live.database import Connection, Database, in_transaction
-from zib.live.engine import Work
 
 MOST_ROWS = 4_000  # in a transaction
 PATIENCE = 30.0  # seconds for which a database that is away is tried again

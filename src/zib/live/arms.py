@@ -1,0 +1,75 @@
+"""Arms that come, rest and go. Each change is made in a transaction and written down."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from zib.core import validate
+from zib.core.validate import InvalidParameterError
+from zib.live.book import ACTIVE, PAUSED, RETIRED, Book
+from zib.live.database import Connection
+from zib.live.requests import MOST_ARMS
+from zib.live.settings import label_text
+
+VERBS = {ACTIVE: "resume", PAUSED: "pause", RETIRED: "retire"}
+
+
+def add_arm(c: Connection, book: Book, label: Hashable, now: int) -> None:
+    """Add an arm that is not there yet."""
+    _take_over(c, book)
+    if label in book.position:
+        raise InvalidParameterError(f"`arm` must be new; {validate.shown(label)} is there already")
+    if len(book.labels) >= MOST_ARMS:
+        raise InvalidParameterError(f"`arm` must be one of at most {MOST_ARMS}; got more")
+    write_arms(c, book.number, len(book.labels), [label], now)
+    _note(c, book, now, "add arm", label_text(label))
+
+
+def set_status(c: Connection, book: Book, number: int, status: str, now: int) -> None:
+    """Pause, resume or retire an arm."""
+    _take_over(c, book)
+    label = book.labels[number]
+    if book.statuses[number] == RETIRED and status != RETIRED:
+        raise InvalidParameterError(
+            f"`arm` must not be retired, which is for good; {validate.shown(label)} is"
+        )
+    if book.statuses[number] != status:
+        c.run(
+            "UPDATE arm SET status = $1 WHERE bandit = $2 AND number = $3",
+            status, book.number, number,
+        )  # fmt: skip
+        _note(c, book, now, f"{VERBS[status]} arm", label_text(label))
+
+
+def set_shadow(c: Connection, book: Book, number: int | None, now: int) -> None:
+    """Serve one arm whatever the policy wants, or not."""
+    _take_over(c, book)
+    if number != book.shadow:
+        c.run("UPDATE bandit SET shadow = $1 WHERE id = $2", number, book.number)
+        arm = "off" if number is None else label_text(book.labels[number])
+        _note(c, book, now, "shadow", arm)
+
+
+def write_arms(
+    c: Connection, bandit: int, start: int, labels: Sequence[Hashable], now: int
+) -> None:
+    """Write new arms, numbered from `start`."""
+    for number, label in enumerate(labels, start):
+        c.run(
+            "INSERT INTO arm (bandit, number, label, status, added_at) VALUES ($1, $2, $3, $4, $5)",
+            bandit, number, label_text(label), ACTIVE, now,
+        )  # fmt: skip
+
+
+def _take_over(c: Connection, book: Book) -> None:
+    """Know the arms as they are, which nobody else changes until the transaction ends."""
+    c.lock_schema()
+    book.read_arms(c)
+
+
+def _note(c: Connection, book: Book, now: int, action: str, detail: str) -> None:
+    """Write down what was changed by hand."""
+    c.run(
+        "INSERT INTO audit (bandit, at, who, action, detail) VALUES ($1, $2, $3, $4, $5)",
+        book.number, now, "", action, detail,
+    )  # fmt: skip
