@@ -55,8 +55,11 @@ def test_draws_follow_the_law(law, cdf, rng):
     assert stats.kstest(law.sample(rng, 20_000), cdf).pvalue > 1e-5
 
 
+WITH_QUANTILES = [pair for pair in CONTINUOUS if hasattr(pair[0], "_quantile")]
+
+
 @pytest.mark.parametrize(
-    ("law", "cdf"), [pair for pair in CONTINUOUS if hasattr(pair[0], "_quantile")], ids=repr
+    ("law", "cdf"), WITH_QUANTILES, ids=[type(law).__name__ for law, _ in WITH_QUANTILES]
 )
 def test_quantiles_are_those_of_the_law(law, cdf):
     levels = np.linspace(0.001, 0.999, 21)
