@@ -38,7 +38,7 @@ reproduce: $(VENV)/.installed-run  ## reproduce the study (SCALE=quick|paper, OU
 test: $(VENV)/.installed-test  ## run the tests, less the slow ones (TEST_ARGS="-k ucb")
 	$(PYTEST) $(TEST_ARGS)
 
-test-all: test  ## run the tests, then the slow ones
+test-all: test $(VENV)/.installed-test-all  ## run the tests, then the slow ones
 	$(PYTEST) -m slow $(TEST_ARGS)
 
 fuzz: $(VENV)/.installed-test  ## fuzz with fresh seeds (FUZZ_SECONDS=60 a test, ZIB_FUZZ_SEED=1 to repeat)
@@ -94,9 +94,13 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[test]"
 	@touch $@ $(VENV)/.installed-run
 
+$(VENV)/.installed-test-all: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[test-all]"
+	@touch $@ $(VENV)/.installed-test $(VENV)/.installed-run
+
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[dev]"
-	@touch $@ $(VENV)/.installed-test $(VENV)/.installed-run
+	@touch $@ $(VENV)/.installed-test-all $(VENV)/.installed-test $(VENV)/.installed-run
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[docs]"

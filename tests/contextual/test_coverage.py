@@ -62,6 +62,7 @@ def share_allowed(sets):
     return stats.binom.ppf(1e-6, sets, 0.92) / sets, stats.binom.isf(1e-6, sets, 0.97) / sets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "theta0", "sets"),
     [
@@ -78,6 +79,7 @@ def test_coverage_with_four_hundred_rewards(seed, link, theta0, sets) -> None:
     check(found, sets)
 
 
+@pytest.mark.slow
 def test_coverage_where_few_actions_pay(seed) -> None:
     """p = .01, .02 and .05, 5000 rewards of which 100 are not zero, some of them summarised."""
     found, p = covered(seed, "logit", 5000, -3.9, 250)
