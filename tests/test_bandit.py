@@ -520,8 +520,8 @@ def test_a_shallow_copy_is_independent() -> None:
 
 
 def test_a_forged_state_is_refused() -> None:
-    bandit = zib.Bandit(n_arms=2, seed=1)
-    bandit.update_many([0, 1, 1], [0.0, 3.0, 0.0])
+    bandit = zib.Bandit(zib.mab.UCB1(), n_arms=2, seed=1)
+    bandit.update_many([0, 1, 1], [0.0, 1.0, 0.0])
     content = json.loads(bandit.dumps())
     content.pop("checksum")
     content["state"]["nonzero"] = [5.0, 1.0]

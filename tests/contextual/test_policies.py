@@ -48,7 +48,7 @@ def pupil_of(spec, d=3, q=2):
     return Pupil(spec, d, q, compiled=isinstance(spec, COMPILED))
 
 
-# The loop of a simulation takes 20 s to compile for LaplaceTS; the conformance suite does so, too.
+# The loop of a simulation takes 20 s to compile for LaplaceTS.
 RUN = [
     pytest.param(spec, marks=pytest.mark.slow if isinstance(spec, LaplaceTS) else ())
     for spec in SPECS
@@ -249,7 +249,7 @@ def uniform_regret(environment, replications, horizon, seed):
     return np.array(out)
 
 
-@pytest.mark.parametrize("policy", [JointUCB, LaplaceTS])
+@pytest.mark.parametrize("policy", [JointUCB, pytest.param(LaplaceTS, marks=pytest.mark.slow)])
 def test_they_learn(policy, seed) -> None:
     """12 instances, 2000 rounds: far below random play and below the paper's ZI-UCB, paired.
 

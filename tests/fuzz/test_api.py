@@ -55,7 +55,7 @@ def check(seconds: float, least: int, tmp_path: Path) -> None:
 
 
 def test_bad_arguments_are_refused_in_the_promised_form(tmp_path: Path) -> None:
-    check(3.0, 100, tmp_path)
+    check(2.0, 60, tmp_path)
 
 
 @pytest.mark.slow

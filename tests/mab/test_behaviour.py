@@ -20,22 +20,7 @@ DETERMINISTIC = [n for n, s in SPECS.items() if not kernel.draws_randomly(s)]
 SLOW = ("zi-heavy", "zi-heavy printed", "zi-heavy literal", "zi-ucb weibull")
 
 
-# The loop of a simulation takes 4 to 10 s to compile for these; the conformance suite compiles
-# their kernels.
-LONG = (
-    "zi-kl", "zi-imed", "zi-posterior", "zi-ts stable", "outcomes-kl", "outcomes-posterior",
-    "windowed zi-ts", "discounted zi-ucb",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
-        for name in SPECS
-        if name not in SLOW
-    ],
-)
+@pytest.mark.parametrize("name", [n for n in SPECS if n not in SLOW])
 def test_learns_the_best_arm_of_an_easy_instance(name) -> None:
     found = zib.simulate([SPECS[name]], EASY, horizon=2000, replications=4, progress=False)
     uniform = 2000 * (EASY.arm_means.max() - EASY.arm_means.mean())

@@ -233,7 +233,7 @@ def test_a_change_is_found_within_about_one_memory(wrap):
 # ------------------------------------------------------------------------------------- as a bandit
 
 
-@pytest.mark.parametrize("wrapper", ["discounted", "window"])
+@pytest.mark.parametrize("wrapper", ["discounted", pytest.param("window", marks=pytest.mark.slow)])
 def test_bandit_features(wrapper, tmp_path):
     spec = WRAPPERS[wrapper][0](mab.ZIUCB(horizon=500, sigma=1.0))
     bandit = zib.Bandit(spec, arms=["a", "b", "c"], seed=0)
@@ -360,5 +360,6 @@ def test_labels_and_parameters():
     assert mab.Windowed(mab.KLUCB(scale=2.0), 7).reward_range == (0.0, 2.0)
 
 
+@pytest.mark.slow
 def test_public_suite_accepts_a_policy_that_needs_true_sizes():
     check_policy(mab.Windowed(mab.UCB(horizon=100, sigma=1.0, size="true"), length=30), rounds=100)

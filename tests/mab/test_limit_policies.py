@@ -392,6 +392,7 @@ def test_bad_input(make, message: str) -> None:
         make()
 
 
+@pytest.mark.slow
 def test_lognormal_statistics_cannot_be_merged_and_others_can() -> None:
     first, second = (zib.Bandit(ZIIMED(family="lognormal"), n_arms=2, seed=s) for s in (0, 1))
     with pytest.raises(InvalidParameterError, match="`merge` needs statistics that are sums"):
