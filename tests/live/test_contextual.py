@@ -9,6 +9,7 @@ import pytest
 from scipy import integrate
 
 import zib
+from tests.live.scene import Clock
 from zib.contextual import LaplaceTS
 from zib.core.entry import interpreted
 from zib.core.validate import InvalidParameterError
@@ -29,19 +30,9 @@ def _interpreted():
         yield
 
 
-class Clock:
-    """A time that passes when told."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_000_000.0)
 
 
 def opened(database, clock, **given):

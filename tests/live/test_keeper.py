@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import zib
+from tests.live.scene import Clock
 from zib.core.entry import interpreted
 from zib.live import Ledger, LedgerError
 from zib.live.keeper import Keeper
@@ -27,19 +28,9 @@ def _interpreted():
         yield
 
 
-class Clock:
-    """A time that passes when told."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_000_000.0)
 
 
 def opened(database, clock, **settings):

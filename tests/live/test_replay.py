@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.little import spoil
+from tests.live.scene import START, Clock
 from zib.core.entry import interpreted
 from zib.live import Ledger
 from zib.live.check import check
@@ -22,17 +23,6 @@ from zib.mab import NormalTS
 def _interpreted() -> Iterator[None]:
     with interpreted():
         yield
-
-
-START = 1_700_000_000.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def made(database: str, clock: Clock, n: int = 60) -> Ledger:
