@@ -636,17 +636,16 @@ def ledgers() -> Iterator[Call]:
         "clock": time.time,
     }  # fmt: skip
     yield Call("live.Ledger", made, settings)
-    path = folder / "kept.db"
-    ledger = zib.live.Ledger(path, arms=["a", "b"], window=60.0, background=False)
-    decided = ledger.decide("known", at=1000.0)
-    ledger.event("paid", decided.id, 2.0, at=1001.0, received=1001.0)
-    reading = sqlite3.connect(path)
 
-    def content() -> list[str]:
+    def opened() -> tuple[zib.live.Ledger, Callable[[], list[str]]]:
+        path = folder / f"kept{next(fresh)}.db"
+        ledger = zib.live.Ledger(path, arms=["a", "b"], window=60.0, background=False)
+        reading = sqlite3.connect(path)
         # conflicts are counted, and nothing else changes
-        return [line for line in reading.iterdump() if 'INTO "counter"' not in line]
+        return ledger, lambda: [x for x in reading.iterdump() if 'INTO "counter"' not in x]
 
-    def method(name: str, arguments: dict[str, Any]) -> Call:
+    def method(scene: Any, name: str, arguments: dict[str, Any]) -> Call:
+        ledger, content = scene
         before: list[list[str]] = [[]]
 
         def function(**given: Any) -> Any:
@@ -655,6 +654,10 @@ def ledgers() -> Iterator[Call]:
 
         return Call(f"Ledger.{name}", function, arguments, lambda: content() == before[0])
 
+    # What one call is given, another must not know: new arms and units have a ledger each.
+    scene, with_arms, with_units = opened(), opened(), opened()
+    decided = scene[0].decide("known", at=1000.0)
+    scene[0].event("paid", decided.id, 2.0, at=1001.0, received=1001.0)
     event = {"decision_id": decided.id, "value": 2.0, "at": 1001.0}
     for name, arguments in {
         "decide": {"key": "known", "unit": None, "arms": None, "context": None, "at": 1000.0},
@@ -678,9 +681,13 @@ def ledgers() -> Iterator[Call]:
         "export": {"out": None, "pending": "leave-out", "since": 5.0, "until": 10.0,
                    "kind": "policy", "seed": 1},
     }.items():  # fmt: skip
-        yield method(name, arguments)
-    yield method("decide_many", {"keys": ["p", "q"], "units": ["u", "v"]})
-    yield method("add_arm", {"arm": "c"})
+        yield method(scene, name, arguments)
+    yield method(with_arms, "add_arm", {"arm": "c"})
+
+    def for_units(units: Any) -> Any:
+        return with_units[0].decide_many([f"{next(fresh)}", f"{next(fresh)}"], units=units)
+
+    yield Call("Ledger.decide_many", for_units, {"units": ["u", "v"]})
 
 
 def all_calls() -> list[Call]:
