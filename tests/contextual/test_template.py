@@ -493,6 +493,7 @@ def test_thompson_sampling_with_models_that_cannot_sample(rng) -> None:
 # ------------------------------------------------------------------------------- around the policy
 
 
+@pytest.mark.slow  # the loop of a simulation takes 20 s to compile for LaplaceTS
 def test_simulation_of_templates() -> None:
     env = zib.env.ContextualGLM([0.6, 0.8], [1.0, 0.5], centres=[[1, 0], [0, 1], [-1, 0.5]])
     policies = {
