@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -78,7 +77,6 @@ def test_every_form_of_a_table_is_the_same() -> None:
     wanted = ENCODER.transform(FRAME)
     rows = FRAME.to_dict("records")
     forms = [
-        pl.from_pandas(FRAME),
         pa.Table.from_pandas(FRAME),
         FRAME.assign(country=FRAME["country"].astype("category")),
         FRAME.convert_dtypes(),
@@ -89,6 +87,13 @@ def test_every_form_of_a_table_is_the_same() -> None:
         assert np.array_equal(ENCODER.transform(form), wanted)
         assert Encoder(categories=["shop"]).fit(form) == ENCODER
     assert np.array_equal([ENCODER.transform(row) for row in rows], wanted)
+
+
+@pytest.mark.slow  # Polars is large, and installed for the slow tests only
+def test_frames_of_polars_are_tables_too() -> None:
+    form = pytest.importorskip("polars").from_pandas(FRAME)
+    assert np.array_equal(ENCODER.transform(form), ENCODER.transform(FRAME))
+    assert Encoder(categories=["shop"]).fit(form) == ENCODER
 
 
 def test_unseen_levels_and_gaps_of_one_row() -> None:
@@ -204,7 +209,7 @@ def test_a_bandit_takes_dictionaries_and_frames() -> None:
         twin.update(arm, float(k), known[k])
     assert bandit.select_many(FRAME) == twin.select_many(known)
     assert bandit.select_many(rows[:7]) == twin.select_many(known[:7])
-    bandit.update_many(["red"] * 10, np.zeros(10), pl.from_pandas(FRAME[:10]))
+    bandit.update_many(["red"] * 10, np.zeros(10), pa.Table.from_pandas(FRAME[:10]))
     twin.update_many(["red"] * 10, np.zeros(10), known[:10])
     assert bandit.indices(rows[3]) == twin.indices(known[3])
     assert bandit.indices(FRAME.iloc[3]) == twin.indices(known[3])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
+import pyarrow as pa
 import pytest
 
 from tests.datasets.data import KARLAN_LIST, data_file
@@ -103,7 +103,7 @@ def test_headers(header: dict[str, str], wanted: tuple[str | None, ...], tmp_pat
     frame = made(**header)
     path = tmp_path / "log.csv"
     frame.to_csv(path, index=False)
-    for source in (frame, path, pl.from_pandas(frame)):
+    for source in (frame, path, pa.Table.from_pandas(frame)):
         found = guess_columns(source)
         assert (found.arm, found.reward, found.propensity, found.time, found.unit) == wanted
         assert found.context == ()

@@ -10,10 +10,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.feather
@@ -108,24 +106,33 @@ def test_every_format_gives_the_same_log(name: str, frame: pd.DataFrame, tmp_pat
     assert (found.time, found.unit) == ("at", "customer")
 
 
+def polars(frame: pd.DataFrame) -> Any:
+    return pytest.importorskip("polars").from_pandas(frame)
+
+
 def relation(frame: pd.DataFrame) -> Any:
-    return duckdb.connect().from_df(frame)
+    return pytest.importorskip("duckdb").connect().from_df(frame)
 
 
 FRAMES: dict[str, Any] = {
-    "polars": pl.from_pandas,
-    "lazy": lambda f: pl.from_pandas(f).lazy(),
+    "polars": polars,
+    "lazy": lambda f: polars(f).lazy(),
     "arrow": pa.Table.from_pandas,
     "batch": pa.RecordBatch.from_pandas,
     "reader": lambda f: pa.Table.from_pandas(f).to_reader(max_chunksize=70),
-    "views": lambda f: pa.table(pl.from_pandas(f)),  # text of a newer kind
+    "views": lambda f: pa.table(polars(f)),  # text of a newer kind
     "dataset": lambda f: pa.dataset.dataset(pa.Table.from_pandas(f)),
     "duckdb": relation,
     "categories": lambda f: f.astype({"variant": "category", "region": "category"}),
 }
 
 
-@pytest.mark.parametrize("name", FRAMES)
+LARGE = ("polars", "lazy", "views", "duckdb")  # libraries that are installed for slow tests only
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LARGE else ()) for n in FRAMES]
+)
 def test_tables_in_memory_are_read_through_arrow(name: str, frame: pd.DataFrame) -> None:
     make = FRAMES[name]
     same(LoggedData.from_frame(make(frame), **ROLES), frame)
