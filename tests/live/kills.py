@@ -173,6 +173,7 @@ def run(database: str, *, kills: int, seed: int) -> dict[str, Any]:
             time.sleep(rng.uniform(0.0, LONGEST))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+            stored.wait_for_the_last_commit(database)
             lines = file.read_text().split("\n")[:-1]  # the last one may be half written
             notes = [line.split() for line in lines]
             acknowledged += len(notes)

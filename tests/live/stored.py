@@ -44,6 +44,20 @@ def rows(database: str, sql: str) -> Rows:
             time.sleep(0.05)
 
 
+def wait_for_the_last_commit(database: str) -> None:
+    """Wait until a server has noticed that clients are gone: it may still be committing for them.
+
+    Queries here are one by one, so a commit between two of them would be seen by half.
+    """
+    if "://" not in database:
+        return
+    sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'zib'"
+    end = time.monotonic() + 30.0
+    while rows(database, sql)[0][0]:
+        assert time.monotonic() < end, "sessions of a killed process are still there"
+        time.sleep(0.01)
+
+
 def log(database: str, naive: Naive, bandit: int = 1) -> Naive:
     """Tell an empty `naive` what is in the log, and return it."""
     for id, arm, at in rows(
