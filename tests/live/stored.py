@@ -51,7 +51,7 @@ def wait_for_the_last_commit(database: str) -> None:
     """
     if "://" not in database:
         return
-    sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'zib'"
+    sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'zib' AND state <> 'idle'"
     end = time.monotonic() + 30.0
     while rows(database, sql)[0][0]:
         assert time.monotonic() < end, "sessions of a killed process are still there"
