@@ -25,13 +25,13 @@ from zib.core.state import ArmState, new_state
 from zib.core.validate import InvalidParameterError
 from zib.live.answers import LedgerError
 from zib.live.book import ACTIVE, Drawn, fraction
-from zib.live.outcome import BUCKETS, SECOND
+from zib.live.outcome import SECOND
 from zib.live.settings import Configuration, Settings
 from zib.live.statistics import ArmSums, Statistics
 from zib.mab.wrappers import Wrapper
 from zib.online.allocation import MOST_KEPT, Allocation, GuardRails
 from zib.online.bandit import Bandit
-from zib.stats.pending import CLOSED, PendingDecisions, PendingEstimate
+from zib.stats.pending import BUCKETS, CLOSED, PendingDecisions, PendingEstimate
 
 Numbers = NDArray[np.float64]
 

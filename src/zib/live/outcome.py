@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from zib.stats.delay import delay_bins
+from zib.stats.pending import BUCKETS
 
 EVENT, REVISION, CANCEL = 0, 1, 2
 ENTRY_KINDS = ("event", "revision", "cancellation")
 ID_NAMES = ("event_id", "revision_id", "decision_id")  # of their kinds, as callers say
 AGGREGATES = ("sum", "first", "last", "max")
-BUCKETS = 2_000  # of decision time within the horizon
 SECOND = 1_000_000  # in the unit of all times here, microseconds
 # Amounts that cancel each other leave a rest of this order, which is not a reward.
 RESIDUE = 1e-12
