@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -51,6 +52,18 @@ def refuse(message: str) -> NoReturn:
     console = Console(stderr=True)
     console.print(f"error: {message}", style="red", highlight=False, soft_wrap=True, markup=False)
     raise typer.Exit(BAD_INPUT)
+
+
+def write_example(path: Path, content: str, following: str) -> None:
+    """Write an example file where there is none, and say which command comes next."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(content)
+    except FileExistsError:
+        refuse(f"{path} exists; nothing was written")
+    except OSError as error:
+        refuse(f"cannot write {path}: {error.strerror or error}")
+    typer.echo(f"Wrote {path}. Next: {following}")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zib.cli.program import INTERRUPTED, app, refuse, warnings_in_words
+from zib.cli.program import INTERRUPTED, app, refuse, warnings_in_words, write_example
 
 if TYPE_CHECKING:
     from zib.studies import Estimate, Outcome, Study
@@ -87,14 +87,7 @@ def simulate(
 def _write_example(path: Path) -> None:
     from zib.studies import EXAMPLE
 
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(EXAMPLE)
-    except FileExistsError:
-        refuse(f"{path} exists; nothing was written")
-    except OSError as error:
-        refuse(f"cannot write {path}: {error.strerror or error}")
-    typer.echo(f"Wrote {path}. Next: zib simulate {path} --dry-run")
+    write_example(path, EXAMPLE, f"zib simulate {path} --dry-run")
 
 
 # ----------------------------------------------------------------------------------------- running

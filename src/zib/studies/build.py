@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -16,6 +14,7 @@ import zib.cases.loan
 from zib.contextual.links import LINKS
 from zib.contextual.policy import POLICIES
 from zib.core.kernel import REGISTRY
+from zib.core.toml import as_table, check_keys, joined, suggestion
 from zib.core.validate import InvalidParameterError, shown
 
 Makers = Mapping[str, Callable[..., Any]]
@@ -23,7 +22,6 @@ Makers = Mapping[str, Callable[..., Any]]
 TAILS = ("SubExponential", "SubGaussian", "SubWeibull")
 MODELS = ("GLMModel", "Huber", "LeastSquares", "MedianOfMeans", "Ridge")
 NONE = "none"  # TOML has no word for Python's None
-Table = Mapping[str, Any]
 
 
 class StudyError(InvalidParameterError):
@@ -64,29 +62,6 @@ class Shelf(NamedTuple):
         if name in self.elsewhere:
             raise StudyError(f"{place}: {name} {self.elsewhere[name]}")
         raise StudyError(f"{place}: there is no {self.what} {name!r}{suggestion(name, self.kinds)}")
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean …?", or the names there are when none is near.
-
-    Examples
-    --------
-    >>> suggestion("sigmma", ["horizon", "sigma"])
-    "; did you mean 'sigma'?"
-    >>> suggestion("ZI-TS", ["UCB", "ZITS"])
-    "; did you mean 'ZITS'?"
-    """
-    plain = {_letters(name): name for name in known}
-    near = difflib.get_close_matches(_letters(word), plain, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean {plain[near[0]]!r}?"
-    names = sorted(plain.values())
-    more = f" and {len(names) - 25} more" if len(names) > 25 else ""
-    return f"; known: {', '.join(names[:25])}{more}" if names else ""
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[^0-9a-z]", "", name.lower())
 
 
 def _public(module: ModuleType, wanted: Callable[[Any], bool]) -> dict[str, Any]:
@@ -153,34 +128,6 @@ class Given(NamedTuple):
 
     folder: Path
     values: Mapping[str, Any]
-
-
-def joined(place: str, key: str) -> str:
-    """Return the place of `key` as one writes it in the file.
-
-    Examples
-    --------
-    >>> joined("policies", "ZI-TS"), joined("policies", "UCB, tuned")
-    ('policies.ZI-TS', 'policies."UCB, tuned"')
-    """
-    bare = re.fullmatch(r"[A-Za-z0-9_-]+", key) is not None
-    name = key if bare else '"' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return f"{place}.{name}" if place else name
-
-
-def as_table(value: object, place: str) -> Table:
-    """Return `value` if it is a table, or raise."""
-    if not isinstance(value, Mapping):
-        raise StudyError(f"{place} must be a table, as in [{place}]; got {shown(value)}")
-    return value
-
-
-def check_keys(table: Table, place: str, known: Mapping[str, Any] | tuple[str, ...]) -> None:
-    """Raise unless every key of the table is known there."""
-    for key in table:
-        if key not in known:
-            where = f"{place}: " if place else ""
-            raise StudyError(f"{where}{key!r} is not a setting{suggestion(key, known)}")
 
 
 def build(table: object, place: str, shelf: Shelf, given: Given) -> Any:

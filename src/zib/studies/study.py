@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -13,21 +11,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zib
+from zib.core import toml
 from zib.core import validate as check
+from zib.core.toml import as_table, check_keys, joined, suggestion
 from zib.core.validate import InvalidParameterError
 from zib.sim.plan import Plan
 from zib.sim.run import BACKENDS
 from zib.studies.build import (
     Given,
     StudyError,
-    as_table,
     build,
-    check_keys,
     environments,
-    joined,
     log_digests,
     policies,
-    suggestion,
 )
 
 # The settings of a file and what they are when it does not give them; None: they must be given.
@@ -157,10 +153,9 @@ def read(path: str | Path, changes: Mapping[str, Any] | None = None) -> Study:
     """
     source = Path(path)
     try:
-        text = source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise StudyError(f"{source} cannot be read: {reason}") from None
+        text = toml.read_text(source)
+    except InvalidParameterError as error:
+        raise StudyError(str(error)) from None
     return parse(text, source, changes)
 
 
@@ -168,29 +163,13 @@ def parse(text: str, source: str | Path, changes: Mapping[str, Any] | None = Non
     """Return the study in a text that stands, or could stand, in the file `source`."""
     source = Path(source)
     try:
-        data = _changed(tomllib.loads(text), changes or {})
-    except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"{source} is not TOML: {error}{_line(text, str(error))}") from None
+        data = toml.changed(toml.parse(text, source), changes or {})
+    except InvalidParameterError as error:
+        raise StudyError(str(error)) from None
     try:
         return _study(data, text, source, tuple(_words(changes or {})))
-    except StudyError as error:
+    except InvalidParameterError as error:
         raise StudyError(f"{source.name}: {error}") from error
-    except InvalidParameterError as error:  # of a setting outside all tables
-        raise StudyError(f"{source.name}: {error}") from error
-
-
-def _line(text: str, message: str) -> str:
-    """Return the line that a message of the TOML reader points at."""
-    found = re.search(r"at line (\d+)", message)
-    return f": {text.splitlines()[int(found[1]) - 1].strip()}" if found else ""
-
-
-def _changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    out = dict(data)
-    for key, value in changes.items():
-        inner = isinstance(value, Mapping) and isinstance(out.get(key, {}), Mapping)
-        out[key] = _changed(out.get(key, {}), value) if inner else value
-    return out
 
 
 def _words(changes: Mapping[str, Any], place: str = "") -> Iterator[str]:
