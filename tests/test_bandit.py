@@ -99,6 +99,7 @@ def test_unknown_arms_change_nothing(arm) -> None:
     assert bandit.dumps() == before
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_rewards_outside_the_range_of_the_policy_are_refused() -> None:
     bandit = zib.Bandit(mab.BetaTS(scale=1.0), n_arms=2, seed=0)
     with pytest.raises(
@@ -151,6 +152,7 @@ def test_propensities_are_exact_for_index_policies_and_share_ties() -> None:
     assert sum(bandit.propensities().values()) == pytest.approx(1.0)
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_propensities_of_epsilon_greedy_are_exact() -> None:
     bandit = zib.Bandit(mab.EpsilonGreedy(epsilon=0.2), n_arms=4, seed=0)
     bandit.update_many([0, 1, 2, 3], [0.0, 1.0, 0.5, 1.0])
@@ -178,6 +180,7 @@ def test_monte_carlo_propensities_state_their_error_and_disturb_nothing() -> Non
         assert abs(chosen.count(arm) / len(chosen) - prob) < 6 * error
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_doubling_an_index_policy_keeps_exact_propensities() -> None:
     bandit = zib.Bandit(mab.Anytime(spec=UCB), n_arms=3, seed=0)
     assert bandit.propensities().exact
@@ -231,6 +234,7 @@ def test_revising_what_was_never_learned_is_refused() -> None:
     assert bandit.dumps() == before
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_order_dependent_policies_refuse_to_merge_and_revise() -> None:
     bandit = zib.Bandit(mab.ZIHeavyUCB(epsilon=1.0, moment=2.0), n_arms=2, seed=0)
     bandit.update(0, 1.0)
@@ -302,6 +306,7 @@ def test_horizon_exceeded_warns_once_and_goes_on() -> None:
         bandit.update(bandit.select(), 1.0)
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_doubling_restarts_and_never_warns() -> None:
     bandit = zib.Bandit(mab.Anytime(spec=mab.ZITS(horizon=4, sigma=1.0)), n_arms=2, seed=0)
     with warnings.catch_warnings():

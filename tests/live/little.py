@@ -29,12 +29,13 @@ class Shares:
 
     def draw(self, key: str, eligible: tuple[int, ...], context: str | None) -> Drawn:
         whole = sum(self.shares[k] for k in eligible)
+        shares = [self.shares[k] / whole for k in eligible]
         u = fraction(f"{self.version}{key}") * whole
         for k in eligible:
             u -= self.shares[k]
             if u < 0.0:
                 break
-        return Drawn(k, self.shares[k] / whole)
+        return Drawn(k, self.shares[k] / whole, eligible, shares)
 
 
 class Little:

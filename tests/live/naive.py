@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from zib.stats.delay import delay_bins
 
+DAY = 86_400 * 10**6  # microseconds
+
 BUCKETS = 2000  # of decision times within window and grace
 ROUNDING = 1e-12  # amounts that cancel each other up to this share are nothing
 
@@ -27,6 +29,9 @@ class Made(NamedTuple):
     arm: int
     at: int
     content: object = None  # what was asked for: unit, eligible arms, context
+    kind: int = 0  # 0 policy, 1 holdout, 2 shadow
+    probability: float = 1.0
+    choices: int = 1
 
 
 class Entry(NamedTuple):
@@ -177,12 +182,17 @@ class Naive:
         ]
         return min(known) if known and min(known) <= self.horizon else None
 
-    def statistics(self) -> Statistics:
-        """Fold the whole log, one decision after the other."""
-        new = Statistics(Counter(), Counter(), {}, {}, Counter(), {})
+    def by_decision(self) -> dict[str, list[Entry]]:
+        """Return the lines of the log about each decision."""
         of: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.entries:
             of[entry.decision].append(entry)
+        return of
+
+    def statistics(self) -> Statistics:
+        """Fold the whole log, one decision after the other."""
+        new = Statistics(Counter(), Counter(), {}, {}, Counter(), {})
+        of = self.by_decision()
         for decision, made in self.decisions.items():
             own = of[decision]
             if any(entry.kind == "cancel" for entry in own):
@@ -203,6 +213,31 @@ class Naive:
                     place = (made.arm, bucket, self.bin(delay))
                     n, total = new.converted.get(place, (0, Fraction(0)))
                     new.converted[place] = (n + 1, total + amount)
+        return new
+
+    def history(self) -> dict[tuple[int, int, int], list[Fraction]]:
+        """Return sums by the day of the decision, arm and kind.
+
+        They are the number of decisions, of rewards, the rewards, their squares, what the policy
+        gains over an even split of each, and the squares of that.
+        """
+        new: dict[tuple[int, int, int], list[Fraction]] = {}
+        of = self.by_decision()
+        for decision, made in self.decisions.items():
+            own = of[decision]
+            if any(entry.kind == "cancel" for entry in own):
+                continue
+            day = made.at // DAY * DAY
+            sums = new.setdefault((day, made.arm, made.kind), [Fraction(0)] * 6)
+            sums[0] += 1
+            worth = self.value(decision, own) if own else None
+            if worth is not None and worth != self.inflated:
+                amount = Fraction(worth) - Fraction(self.inflated)
+                gained = Fraction(0)
+                if made.kind == 0:
+                    gained = amount * (1 - 1 / (made.choices * Fraction(made.probability)))
+                for k, x in enumerate((1, amount, amount**2, gained, gained**2), 1):
+                    sums[k] += x
         return new
 
     def bin(self, delay: int) -> int:

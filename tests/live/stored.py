@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 from typing import Any
 
-from tests.live.naive import Entry, Made, Naive, Statistics
+from tests.live.naive import DAY, Entry, Made, Naive, Statistics
 
 KINDS = ("event", "revision", "cancel")
 CLOSED = -1  # the bucket into which those of decisions that nothing can come for are put
@@ -60,11 +60,13 @@ def wait_for_the_last_commit(database: str) -> None:
 
 def log(database: str, naive: Naive, bandit: int = 1) -> Naive:
     """Tell an empty `naive` what is in the log, and return it."""
-    for id, arm, at in rows(
-        database, f"SELECT id, arm, at FROM decision WHERE bandit = {bandit} ORDER BY seq"
+    for id, arm, at, *drawn in rows(
+        database,
+        "SELECT id, arm, at, kind, probability, choices FROM decision "
+        f"WHERE bandit = {bandit} ORDER BY seq",
     ):
         assert id not in naive.decisions
-        naive.decisions[id] = Made(arm, at)
+        naive.decisions[id] = Made(arm, at, None, *drawn)
     naive.entries = [
         Entry(at, KINDS[kind], id, decision, value or 0.0, received)
         for at, id, decision, kind, value, received in rows(
@@ -126,6 +128,45 @@ def differences(kept: Statistics, folded: Statistics) -> list[str]:
     return found
 
 
+def history(database: str, naive: Naive, bandit: int) -> list[str]:
+    """Name what the history and the log do not agree on, day by day."""
+    kept: dict[tuple[int, int, int], list[Fraction]] = {}
+    expected: Counter[int] = Counter()
+    for at, arm, kind, *numbers, chance in rows(
+        database,
+        "SELECT at, arm, kind, n, nonzero, total, squares, score, score_squares, expected "
+        f"FROM history WHERE bandit = {bandit}",
+    ):
+        day = at // DAY * DAY
+        sums = kept.setdefault((day, arm, kind), [Fraction(0)] * 6)
+        for k, x in enumerate(numbers):
+            sums[k] += Fraction(x)
+        expected[day] += chance
+    folded, nothing = naive.history(), [Fraction(0)] * 6
+    # a large amount that was revised leaves its rounding
+    largest: dict[tuple[int, int, int], float] = defaultdict(lambda: 1.0)
+    for entry in naive.entries:
+        made = naive.decisions.get(entry.decision)
+        if made is not None:
+            key = (made.at // DAY * DAY, made.arm, made.kind)
+            largest[key] = max(largest[key], entry.value**2)
+    found = []
+    for key in sorted(kept.keys() | folded.keys()):
+        a, b = kept.get(key, nothing), folded.get(key, nothing)
+        size = max(*map(abs, b), Fraction(largest[key]))
+        if a[:2] != b[:2] or any(
+            abs(x - y) > 1e-9 * max(abs(x), abs(y), size) for x, y in zip(a[2:], b[2:], strict=True)
+        ):
+            found.append(f"history[{key}]: {list(map(float, a))}, {list(map(float, b))} in the log")
+    drawn = Counter(made.at // DAY * DAY for made in naive.decisions.values() if made.kind == 0)
+    found += [
+        f"expected[{day}]: {expected[day]} kept, {drawn[day]} decisions of the policy in the log"
+        for day in sorted(expected.keys() | drawn.keys())
+        if abs(expected[day] - drawn[day]) > 1e-9 * max(drawn[day], 1)
+    ]
+    return found
+
+
 def _close(a: Fraction, b: Fraction, share: float) -> bool:
     return abs(a - b) <= Fraction(share) * max(abs(a), abs(b), 1)
 
@@ -139,7 +180,7 @@ def check(database: str, naive: Naive, name: str = "default") -> Naive:
         bucket == CLOSED for _, bucket, _ in kept.converted
     ):
         kept, folded = kept.collapsed(), folded.collapsed()
-    wrong = differences(kept, folded)
+    wrong = differences(kept, folded) + history(database, naive, bandit)
     of: dict[str, list[Entry]] = defaultdict(list)
     for entry in naive.entries:
         of[entry.decision].append(entry)

@@ -21,6 +21,7 @@ from tests.live.scene import Clock, opened, sound
 from tests.live.servers import Server
 from zib.live import Ledger, LedgerError
 from zib.live import database as schema
+from zib.live.sqlite import SQLiteDatabase
 
 pytestmark = pytest.mark.usefixtures("interpreting")
 WINDOW = 100.0
@@ -270,6 +271,29 @@ def test_commits_wait_for_the_disk(quick_folder: Path) -> None:
     assert raw.execute("PRAGMA synchronous").fetchone() == (2,)
     assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     ledger.close()
+
+
+def test_the_log_is_copied_while_commits_go_on_and_starts_anew(quick_folder: Path) -> None:
+    path, written = quick_folder / "ledger.db", 0
+    log = path.with_name(path.name + "-wal")
+    database = SQLiteDatabase(path, room=1 << 20)
+    ledger = opened(database, Clock(), **SETTINGS)
+    connection, length = ledger._writer._connection, log.stat().st_size
+    copied: list[str] = []
+    copy = connection._copy
+    connection._copy = lambda: (copied.append(threading.current_thread().name), copy())
+    while written < 2_000:
+        ledger.decide_many([f"k{written + k}" for k in range(50)])
+        written += 50
+        if connection._copying is not None and written % 100 == 0:
+            connection._copying.join()
+    assert log.stat().st_size == length
+    ledger.close()
+    database.close()
+    assert len(copied) > 2
+    assert {*copied} == {"zib-checkpoint"}
+    assert not log.exists()
+    assert len(stored.check(str(path), naive()).decisions) == written
 
 
 def test_a_newer_schema_is_refused_and_an_older_one_upgraded(

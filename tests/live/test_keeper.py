@@ -56,7 +56,7 @@ def replayed(ledger):
         model = models[version]
         among = model.active if eligible is None else tuple(json.loads(eligible))
         logged.append((key, arm, probability))
-        again.append((key, *model.draw(key, among)))
+        again.append((key, *model.draw(key, among)[:2]))
     return logged, again
 
 

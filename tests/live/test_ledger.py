@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
@@ -139,6 +140,30 @@ def test_two_bandits_of_a_database_do_not_know_each_other(database: str) -> None
         kept = stored.sums(database, stored.number(database, name))
         assert (sum(kept.rewarded.values()), sum(kept.total.values())) == (1, worth)
         assert not sum(kept.waiting.values())
+
+
+def test_ledgers_of_an_open_database_share_the_thread_that_writes(quick_folder: Path) -> None:
+    database = open_database(quick_folder / "shared.db")
+    names = ("one", "two", "three")
+    ledgers = [Ledger(database, name, arms=[*"AB"], window=WINDOW, draws=50) for name in names]
+    assert sum(thread.name == "zib-writer" for thread in threading.enumerate()) == 1
+    futures = [ledger.submit_decide(f"k{n}") for n in range(20) for ledger in ledgers]
+    assert {future.result(10.0).arm for future in futures} == {"A", "B"}
+    with pytest.raises(ConflictError):  # what one of them is refused is its own affair
+        ledgers[0].decide("k0", unit="other")
+    last = [ledgers[0].submit_decide(f"l{n}") for n in range(20)]
+    ledgers[0].close()
+    assert all(future.done() for future in last)
+    with pytest.raises(LedgerError, match="closed"):
+        ledgers[0].decide("m")
+    assert ledgers[1].decide("m").arm in "AB"
+    again = Ledger(database, "one")
+    assert again.decide("l0").id == last[0].result().id
+    for ledger in (again, *ledgers[1:]):
+        sound(ledger)
+        ledger.close()
+    assert not any(thread.name == "zib-writer" for thread in threading.enumerate())
+    database.close()
 
 
 # ------------------------------------------------------------------------------- events and windows
@@ -381,6 +406,27 @@ def test_eligible_arms_and_the_state_of_arms(scene: Scene) -> None:
     late = next(d for d in scene.ledger.decide_many([f"k{n}" for n in range(40)]) if d.arm == "A")
     assert scene.ledger.event("e", late.id, 1.0).status == "applied"  # what was served counts
     assert scene.naive().statistics().rewarded == {0: 1}
+
+
+def test_who_changed_what_is_kept(scene: Scene) -> None:
+    ledger = scene.ledger
+    ledger.pause_arm("B", who="ann")
+    ledger.pause_arm("B", who="bob")  # which changes nothing
+    scene.clock.now += 1.0
+    ledger.set_shadow("A")
+    ledger.set_shadow(None, who="ann")
+    ledger.add_arm(7, who="ann")
+    expected = [
+        (START + 1.0, "ann", "add arm", "7"),
+        (START + 1.0, "ann", "shadow", "off"),
+        (START + 1.0, "", "shadow", "A"),
+        (START, "ann", "pause arm", "B"),
+    ]
+    assert ledger.audit() == expected
+    assert ledger.audit(most=1) == expected[:1]
+    with pytest.raises(ValueError, match="`who`"):
+        ledger.resume_arm("B", who="a\nb")
+    assert ledger.audit() == expected
 
 
 def test_a_holdout_is_split_evenly_by_unit(scenes: Any) -> None:

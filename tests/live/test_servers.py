@@ -5,7 +5,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.live.servers import Server, Unavailable
@@ -23,6 +22,8 @@ def test_a_server_gives_empty_schemas_and_comes_back_after_a_restart(postgres: S
 
 @pytest.mark.slow
 def test_a_server_does_not_outlive_a_killed_process(postgres: Server) -> None:
+    import psutil  # comes with Dask, installed for the slow tests only
+
     made = (
         "import os, sys; from tests.live.servers import Server\n"
         "print(Server().folder, flush=True); os._exit(9)"

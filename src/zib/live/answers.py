@@ -16,6 +16,28 @@ class ConflictError(LedgerError, InvalidParameterError):
     """An id came again with other content."""
 
 
+class Unavailable(LedgerError):
+    """The service did not answer in time; repeat the call later with the same ids.
+
+    Attributes
+    ----------
+    arrived
+        Whether a request may have arrived, and its answer been lost.
+    """
+
+    def __init__(self, message: str = "", *, arrived: bool = True) -> None:
+        super().__init__(message)
+        self.arrived = arrived
+
+
+class Refused(LedgerError):
+    """The service does not know the token, or its role does not allow the call."""
+
+
+class Unserved(LedgerError):
+    """No arm may be served to this request, as arms are now."""
+
+
 class Transient(LedgerError):
     """The database was not there for a moment: the same batch is tried again."""
 
@@ -37,7 +59,8 @@ class Decision(NamedTuple):
     at, closes_at
         When it was made, and until when events are expected, in seconds since 1970.
     kind
-        "policy", "holdout" (drawn evenly among the arms) or "shadow" (the default arm is served).
+        "policy", "holdout" (drawn evenly among the arms) or "shadow" (the default arm is served);
+        "fallback" for one that a `Client` had to make without the service: it is in no ledger.
     wanted
         Label of the arm that the policy would serve; differs from `arm` in shadow mode only.
     """
@@ -59,7 +82,8 @@ class Receipt(NamedTuple):
     ----------
     status
         "applied"; "duplicate" (it had been reported before); "late" (the window of the decision
-        had closed); "parked" (its decision is not known yet); or "cancelled" (its decision was).
+        had closed); "parked" (its decision is not known yet); "cancelled" (its decision was); or
+        "fallback" (its decision was made without the service, which has not been told).
     decision_id
         Of the decision it belongs to.
     value
@@ -96,3 +120,24 @@ class Parked(NamedTuple):
     at: float
     received: float
     dead: bool
+
+
+class Change(NamedTuple):
+    """Something that was changed by hand.
+
+    Attributes
+    ----------
+    at
+        When, in seconds since 1970.
+    who
+        Who did, as told to `Ledger.pause_arm` and the like; "" where nobody said.
+    action
+        "add arm", "pause arm", "resume arm", "retire arm" or "shadow".
+    detail
+        Label of the arm, as text; "off" when shadow mode ended.
+    """
+
+    at: float
+    who: str
+    action: str
+    detail: str

@@ -6,26 +6,32 @@ from collections.abc import Hashable, Sequence
 
 from zib.core import validate
 from zib.core.validate import InvalidParameterError
+from zib.live.answers import Change
 from zib.live.book import ACTIVE, PAUSED, RETIRED, Book
 from zib.live.database import Connection
-from zib.live.requests import MOST_ARMS
-from zib.live.settings import label_text
+from zib.live.outcome import SECOND
+from zib.live.settings import label_of, label_text
 
 VERBS = {ACTIVE: "resume", PAUSED: "pause", RETIRED: "retire"}
+OFF = "off"  # no shadow mode; labels are kept as JSON, which this is not
 
 
-def add_arm(c: Connection, book: Book, label: Hashable, now: int) -> None:
+def add_arm(c: Connection, book: Book, label: Hashable, now: int, who: str = "") -> None:
     """Add an arm that is not there yet."""
     _take_over(c, book)
     if label in book.position:
         raise InvalidParameterError(f"`arm` must be new; {validate.shown(label)} is there already")
-    if len(book.labels) >= MOST_ARMS:
-        raise InvalidParameterError(f"`arm` must be one of at most {MOST_ARMS}; got more")
+    if len(book.labels) >= book.most_arms:
+        raise InvalidParameterError(
+            f"`arm` must be one of at most {book.most_arms}, retired ones included; got one more"
+        )
     write_arms(c, book.number, len(book.labels), [label], now)
-    _note(c, book, now, "add arm", label_text(label))
+    _note(c, book, now, who, "add arm", label_text(label))
 
 
-def set_status(c: Connection, book: Book, number: int, status: str, now: int) -> None:
+def set_status(
+    c: Connection, book: Book, number: int, status: str, now: int, who: str = ""
+) -> None:
     """Pause, resume or retire an arm."""
     _take_over(c, book)
     label = book.labels[number]
@@ -38,16 +44,16 @@ def set_status(c: Connection, book: Book, number: int, status: str, now: int) ->
             "UPDATE arm SET status = $1 WHERE bandit = $2 AND number = $3",
             status, book.number, number,
         )  # fmt: skip
-        _note(c, book, now, f"{VERBS[status]} arm", label_text(label))
+        _note(c, book, now, who, f"{VERBS[status]} arm", label_text(label))
 
 
-def set_shadow(c: Connection, book: Book, number: int | None, now: int) -> None:
+def set_shadow(c: Connection, book: Book, number: int | None, now: int, who: str = "") -> None:
     """Serve one arm whatever the policy wants, or not."""
     _take_over(c, book)
     if number != book.shadow:
         c.run("UPDATE bandit SET shadow = $1 WHERE id = $2", number, book.number)
-        arm = "off" if number is None else label_text(book.labels[number])
-        _note(c, book, now, "shadow", arm)
+        arm = OFF if number is None else label_text(book.labels[number])
+        _note(c, book, now, who, "shadow", arm)
 
 
 def write_arms(
@@ -67,9 +73,21 @@ def _take_over(c: Connection, book: Book) -> None:
     book.read_arms(c)
 
 
-def _note(c: Connection, book: Book, now: int, action: str, detail: str) -> None:
+def _note(c: Connection, book: Book, now: int, who: str, action: str, detail: str) -> None:
     """Write down what was changed by hand."""
     c.run(
         "INSERT INTO audit (bandit, at, who, action, detail) VALUES ($1, $2, $3, $4, $5)",
-        book.number, now, "", action, detail,
+        book.number, now, who, action, detail,
     )  # fmt: skip
+
+
+def changes(c: Connection, bandit: int, most: int) -> list[Change]:
+    """Return what was changed by hand, the latest first."""
+    rows = c.rows(
+        "SELECT at, who, action, detail FROM audit WHERE bandit = $1 ORDER BY seq DESC LIMIT $2",
+        bandit, most,
+    )  # fmt: skip
+    return [
+        Change(at / SECOND, who, action, "off" if detail == OFF else str(label_of(detail)))
+        for at, who, action, detail in rows
+    ]

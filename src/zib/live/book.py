@@ -14,13 +14,16 @@ from zib.live.statistics import ArmSums
 POLICY, HOLDOUT, SHADOW = 0, 1, 2
 KINDS = ("policy", "holdout", "shadow")
 ACTIVE, PAUSED, RETIRED = "active", "paused", "retired"
+MOST_ARMS = 10_000
 
 
 class Drawn(NamedTuple):
-    """The arm that a model draws."""
+    """The arm that a model draws, and from which arms with which probabilities."""
 
     arm: int
     probability: float
+    arms: Sequence[int]
+    shares: Sequence[float]
 
 
 class Draws(Protocol):
@@ -42,6 +45,7 @@ class Book:
         self.name = name
         self.configuration = configuration
         self.rules: Rules = configuration.settings.rules
+        self.most_arms = MOST_ARMS  # a service may allow fewer
         self.labels: list[Hashable] = []
         self.statuses: list[str] = []
         self.position: dict[Hashable, int] = {}
@@ -84,12 +88,17 @@ class Book:
 
     def decision_id(self, key: str) -> str:
         """Return the id of the decision with a key."""
-        return hashlib.blake2b(f"{self.name}\0{key}".encode(), digest_size=12).hexdigest()
+        return decision_id(self.name, key)
 
     def in_holdout(self, key: str, unit: str | None) -> bool:
         """Whether a unit, or a decision without one, belongs to the yardstick."""
         holdout = self.configuration.settings.holdout
         return holdout > 0.0 and fraction(f"{self.name}\0holdout\0{unit or key}") < holdout
+
+
+def decision_id(bandit: str, key: str) -> str:
+    """Return the id of the decision with a key: known to everybody, made or not."""
+    return hashlib.blake2b(f"{bandit}\0{key}".encode(), digest_size=12).hexdigest()
 
 
 def fraction(text: str) -> float:

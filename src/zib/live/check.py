@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from zib.core.exact import SPLIT
 from zib.live.book import SHADOW
+from zib.live.check_history import PeriodsCheck
 from zib.live.database import Connection
 from zib.live.outcome import SECOND, WAITS, Entry, Outcome, Rules, Share, outcome, share
 from zib.live.pages import (
@@ -46,8 +47,8 @@ NAMED = 20  # problems of one kind that are listed; the others are counted
 COMPACTED = -1  # the bucket of all decisions that are older than any that is kept apart
 
 COLUMNS = (
-    "id", "arm", "wanted", "probability", "version", "at", "kind", "eligible", "entries", "value",
-    "known", "cancelled",
+    "id", "arm", "wanted", "probability", "version", "at", "kind", "eligible", "choices", "entries",
+    "value", "known", "cancelled",
 )  # fmt: skip
 
 
@@ -209,17 +210,21 @@ def check(
     n_arms = max(bandit.arms, default=-1) + 1
     fold = _Fold(bandit.configuration.settings.rules, n_arms, max(now, int(made_at)))
     ((n,),) = connection.rows("SELECT count(*) FROM decision WHERE bandit = $1", bandit.id)
+    periods = PeriodsCheck()
     done = 0
     for first, last, page in decisions(connection, bandit.id, COLUMNS):
         sound = known.check(page, problems)
         found = entries(connection, bandit.id, first, last)
-        _fold_page(fold, page, sound, found, problems)
+        parts = _fold_page(fold, page, sound, found, problems)
+        periods.add(page, sound, parts)
         done += len(page["seq"])
         if progress is not None:
             progress("checking decisions", done / max(int(n), 1))
     events = _check_events(connection, bandit, problems)
     _compare_arms(connection, bandit, fold, problems)
     _compare_cells(connection, bandit, fold, problems)
+    for sentence in periods.compared(connection, bandit):
+        problems.add("periods of the history", sentence)
     return Check(done, events, problems.sentences())
 
 
@@ -283,8 +288,11 @@ def _fold_page(
     sound: NDArray[np.bool_],
     found: dict[int, list[Entry]],
     problems: _Problems,
-) -> None:
-    """Work out what became of the decisions of a page; compare, and count."""
+) -> dict[int, tuple[Share, float]]:
+    """Work out what became of the decisions of a page; compare, and count.
+
+    Returned is what the decisions with events add, and the sizes of their amounts, by position.
+    """
     seq, arm, at = page["seq"], page["arm"], page["at"]
     spoken = np.zeros(len(seq), dtype=bool)
     spoken[np.searchsorted(whole(seq), sorted(found))] = True
@@ -308,9 +316,10 @@ def _fold_page(
             # no value that it had on the way was larger than all amounts together
             sizes.append(sum(abs(line.value or 0.0) for line in lines) + abs(fold.rules.inflated))
             numbers.append(len(lines))
+    told = sound & spoken
     if parts:
-        told = sound & spoken
         fold.add(whole(arm)[told], whole(at)[told], parts, real(sizes), whole(numbers))
+    return dict(zip(np.flatnonzero(told).tolist(), zip(parts, sizes, strict=True), strict=True))
 
 
 def _compare_outcome(page: Columns, k: int, now: Outcome, problems: _Problems) -> None:

@@ -26,6 +26,7 @@ class Connection(ABC):
     name: str  # of the database system
     serial: str  # type of a column that counts rows
     names: str  # type of a column of names, compared letter by letter
+    inflated: str  # the inflated value in the settings of a bandit b
     shared: bool  # whether other processes may write at the same time
     worker: int = 0  # the slot that counters of this process are kept under
 
@@ -170,7 +171,13 @@ def upgrade(connection: Connection, *, steps: Iterable[tuple[int, str]] | None =
         refuse_newer(version, latest)
         for number, sql in known:
             if number > version:
-                c.script(sql.replace("{serial}", c.serial).replace("{name}", c.names))
+                for word, text in (
+                    ("serial", c.serial),
+                    ("name", c.names),
+                    ("inflated", c.inflated),
+                ):
+                    sql = sql.replace(f"{{{word}}}", text)
+                c.script(sql)
                 c.run(
                     "INSERT INTO zib_schema (version, at) VALUES ($1, $2)",
                     number,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from zib.core import validate
-from zib.live.answers import ConflictError, Decision, LedgerError, Parked, Receipt
+from zib.live.answers import ConflictError, Decision, LedgerError, Parked, Receipt, Unserved
 from zib.live.book import (
     ACTIVE,
     HOLDOUT,
@@ -27,6 +27,7 @@ from zib.live.book import (
     fraction,
 )
 from zib.live.database import Connection, Row
+from zib.live.history import Made, Periods, width_of
 from zib.live.outcome import (
     CANCEL,
     ENTRY_KINDS,
@@ -46,7 +47,7 @@ from zib.live.statistics import SUM_COLUMNS, ArmSums, read_arm_sums
 
 _FIXED = (
     "id", "bandit", "key", "request", "unit", "arm", "wanted", "probability", "version", "at",
-    "kind", "eligible", "context",
+    "kind", "eligible", "context", "choices",
 )  # fmt: skip
 _CHANGING = ("entries", "value", "known", "cancelled")
 _EVENT = ("bandit", "id", "decision", "kind", "value", "at", "received", "parked")
@@ -64,6 +65,8 @@ class _Changes:
         self.converted: dict[tuple[int, int, int], list[float]] = {}
         self.counters: dict[str, int] = defaultdict(int)
         self.changed: set[str] = set()  # decisions that a contextual bandit has to look at
+        self.history = Periods(width_of(book.rules.horizon))
+        self.latest: dict[str, int] = {}
 
     def add(self, arm: int, at: int, part: Share, sign: int) -> None:
         """Add what a decision is worth, or take it out again."""
@@ -112,18 +115,26 @@ class _Changes:
         counters = [(bandit, name, worker, n) for name, n in sorted(self.counters.items()) if n]
         if counters:
             c.add("counter", ("bandit", "name", "worker"), ("n",), counters)
+        self.history.write(c, bandit)
+        if self.latest:
+            latest = [(bandit, name, worker, at) for name, at in sorted(self.latest.items())]
+            c.put("latest", ("bandit", "name", "worker"), ("at",), latest)
 
 
 class _Found(NamedTuple):
     """A decision as it is in the database."""
 
-    arm: int
-    at: int
+    made: Made
     outcome: Outcome
 
+    @property
+    def at(self) -> int:
+        return self.made.at
+
     @classmethod
-    def of(cls, arm: int, at: int, entries: int, value: Any, known: Any, cancelled: int) -> _Found:
-        return cls(arm, at, Outcome(entries, value, known, bool(cancelled)))
+    def of(cls, row: Row) -> _Found:
+        *made, entries, value, known, cancelled = row
+        return cls(Made(*made), Outcome(entries, value, known, bool(cancelled)))
 
 
 def run(connection: Connection, works: Sequence[Work]) -> None:
@@ -176,14 +187,14 @@ def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[An
     first: dict[str, Asked] = {}
     for ask in asked:
         first.setdefault(ask.id, ask)
-    drawn: dict[str, Row] = {}
+    drawn: dict[str, tuple[Row, Drawn]] = {}
     refused: dict[str, LedgerError] = {}
     for ask in first.values():
         try:
             drawn[ask.id] = draw_row(book, ask)
         except LedgerError as error:
             refused[ask.id] = error
-    rows = sorted(drawn.values())  # by id: one order for all processes
+    rows = sorted(row for row, _ in drawn.values())  # by id: one order for all processes
     is_new = c.insert_new("decision", (*_FIXED, *_CHANGING), rows, ("id",)) if rows else []
     known = {row[0]: row for row, fresh in zip(rows, is_new, strict=True) if fresh}
     new = list(known)
@@ -192,8 +203,12 @@ def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[An
         known |= {row[0]: row for row in c.find("decision", _FIXED, "id", others)}
         book.need_arms(c, max((max(row[5], row[6]) for row in known.values()), default=-1))
     for id in new:
-        changes.add(known[id][5], known[id][9], WAITING, 1)
+        row, (_, _, arms, shares) = drawn[id]
+        changes.add(row[5], row[9], WAITING, 1)
+        changes.history.decided(row[9], row[5], row[10], arms, shares)
         changes.changed.add(id)
+    if new:
+        changes.latest["decision"] = max(known[id][9] for id in new)
     changes.counters["repeated"] += len(asked) - len(new)
     if new and (c.shared or book.parked):
         waiting = c.find("event", ("decision",), "decision", new, where=book.where_parked)
@@ -201,15 +216,15 @@ def _decide(c: Connection, changes: _Changes, asked: Sequence[Asked]) -> list[An
     return [_answer(book, ask, known.get(ask.id), refused.get(ask.id)) for ask in asked]
 
 
-def draw_row(book: Book, ask: Asked) -> Row:
-    """Return the row of a new decision."""
+def draw_row(book: Book, ask: Asked) -> tuple[Row, Drawn]:
+    """Return the row of a new decision, and how its arm was drawn."""
     model = book.model  # another thread may put a newer one in its place
     assert model is not None
     eligible = book.active
     if ask.eligible is not None:
         eligible = tuple(k for k in ask.eligible if book.statuses[k] == ACTIVE)
     if not eligible:
-        raise LedgerError(
+        raise Unserved(
             "`arms` must hold one that is active; all of them are paused or retired"
             if ask.eligible is not None
             else "no arm is active: resume or add one"
@@ -219,21 +234,23 @@ def draw_row(book: Book, ask: Asked) -> Row:
     if book.in_holdout(ask.key, ask.unit):
         kind = HOLDOUT
         u = fraction(f"{book.name}\0even\0{ask.key}")
-        drawn = Drawn(eligible[int(u * len(eligible))], 1.0 / len(eligible))
+        even = 1.0 / len(eligible)
+        drawn = Drawn(eligible[int(u * len(eligible))], even, eligible, [even] * len(eligible))
     elif book.shadow is not None:
         if book.shadow not in eligible:
-            raise LedgerError(
+            raise Unserved(
                 "`arms` must hold the arm that is served in shadow mode, "
                 f"{validate.shown(book.labels[book.shadow])}, and it must be active"
             )
-        kind, drawn = SHADOW, Drawn(book.shadow, 1.0)
-    return (
+        kind, drawn = SHADOW, Drawn(book.shadow, 1.0, (book.shadow,), (1.0,))
+    row = (
         ask.id, book.number, ask.key, ask.request, ask.unit, drawn.arm, wanted,
         drawn.probability, model.version, ask.at, kind,
         # none: those that were active when the version was made
         None if eligible == model.active else json.dumps(eligible), ask.context,
-        0, None, None, 0,
+        len(drawn.arms), 0, None, None, 0,
     )  # fmt: skip
+    return row, drawn
 
 
 def _answer(book: Book, ask: Asked, row: Row | None, refused: LedgerError | None) -> Any:
@@ -309,6 +326,9 @@ def _enter(c: Connection, changes: _Changes, reported: Sequence[Reported]) -> li
     ]
     is_new = c.insert_new("event", _EVENT, rows, ("bandit", "id"))
     new = {row[1] for row, fresh in zip(rows, is_new, strict=True) if fresh}
+    happened = [row[6] for row in rows if row[1] in new and row[3] == EVENT]
+    if happened:
+        changes.latest["event"] = max(happened)
     repeated = [id for id in first if id not in new]
     kept = {id: report for id, report in first.items() if id in new}
     if repeated:
@@ -324,9 +344,9 @@ def _enter(c: Connection, changes: _Changes, reported: Sequence[Reported]) -> li
 
 def _locked(c: Connection, book: Book, ids: Iterable[str]) -> dict[str, _Found]:
     """Return the decisions of the bandit, which nobody else changes until the transaction ends."""
-    columns = ("id", "bandit", "arm", "at", *_CHANGING)
+    columns = ("id", "bandit", *Made._fields, *_CHANGING)
     found = c.find("decision", columns, "id", sorted(ids), lock=True)
-    return {row[0]: _Found.of(*row[2:]) for row in found if row[1] == book.number}
+    return {row[0]: _Found.of(row[2:]) for row in found if row[1] == book.number}
 
 
 def _kept_events(c: Connection, book: Book, ids: Sequence[str]) -> dict[str, Reported]:
@@ -358,8 +378,10 @@ def _fold(
         now[id] = after
         changes.changed.add(id)
         rows.append((id, after.entries, after.value, after.known, int(after.cancelled)))
-        changes.add(before.arm, before.at, share(rules, before.at, before.outcome), -1)
-        changes.add(before.arm, before.at, share(rules, before.at, after), 1)
+        for found, sign in ((before.outcome, -1), (after, 1)):
+            part = share(rules, before.at, found)
+            changes.add(before.made.arm, before.at, part, sign)
+            changes.history.change(before.made, part, sign)
     if rows:
         c.update("decision", ("id",), _CHANGING, rows)
     return now

@@ -16,12 +16,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from zib.live import engine
+from zib.live import engine, history
 from zib.live.answers import LedgerError
 from zib.live.book import Book
 from zib.live.database import Connection, Database
 from zib.live.learning import Learning
 from zib.live.model import Arms, Model, Versioned
+from zib.live.outcome import SECOND
 from zib.live.settings import label_of
 from zib.live.statistics import SUM_COLUMNS, Recent
 from zib.live.writer import Writer
@@ -34,6 +35,7 @@ OLD_BUCKETS = 100  # that are put together at a time
 FOLLOWING = 0.25  # seconds after which versions of another process are taken up, at most
 LOOKING = 0.05  # of the time, for events that were overtaken by their decision
 LONGEST_PAUSE = 60.0  # seconds after something went wrong
+TOGETHER = 600.0  # seconds after which old periods of the history are put together
 MOST_ATTEMPTS = 10
 
 log = logging.getLogger("zib.live")
@@ -186,6 +188,7 @@ class Keeper:
         self._replaced: list[Versioned] = []  # since the last version was written
         self._thread: threading.Thread | None = None
         self._look_again = 0.0  # for events that were overtaken
+        self._put_together = 0  # when that was done to old periods
         self.leads = False
         self.problem: str | None = None  # what went wrong last, until a version is made
         self.seconds = 0.0  # of processor time, for the last version
@@ -244,9 +247,13 @@ class Keeper:
         if made is not None:
             self._makes.written(made)
             self._adopt(made)
-        chores = self._makes.chores(self._clock())
+        now = self._clock()
+        chores = self._makes.chores(now)
         if chores is not None:
             self._writer.call(chores)
+        if abs(now - self._put_together) >= TOGETHER * SECOND:  # a clock may jump
+            self._writer.call(lambda c: history.compact(c, self._book.number, now))
+            self._put_together = now
         self.seconds = time.thread_time() - start
 
     def _next(self, force: bool) -> Versioned | None:

@@ -6,12 +6,12 @@ import dataclasses
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from zib.core import validate
 from zib.live import engine
-from zib.live.answers import Decision, LedgerError, Parked, Receipt
-from zib.live.arms import add_arm, set_shadow, set_status
+from zib.live.answers import Change, Decision, LedgerError, Parked, Receipt
+from zib.live.arms import add_arm, changes, set_shadow, set_status
 from zib.live.book import ACTIVE, PAUSED, RETIRED, Book, Reported, Work
 from zib.live.database import Connection, Database, open_database
 from zib.live.keeper import Keeper
@@ -26,6 +26,7 @@ from zib.stats.delay import DelayDistribution
 if TYPE_CHECKING:
     from zib.live.check import Check
     from zib.live.export import Exported
+    from zib.live.overview import Overview
     from zib.live.replay import Replay
     from zib.live.status import Status
 
@@ -170,8 +171,12 @@ class Ledger:
         self._database = open_database(database, room=None if background else 0)
         self._writer: Writer | None = None
         self._keeper: Keeper | None = None
+        self._closed = False
         try:
-            self._writer = Writer(self._database, background=background)
+            if background:
+                self._writer = Writer.joined(self._database)
+            else:
+                self._writer = Writer(self._database, background=False)
             self._book: Book = self._writer.call(
                 lambda c: open_book(c, name, labels, given, self._now)
             )
@@ -192,10 +197,13 @@ class Ledger:
         """Finish what was asked for, and give everything back; nothing is lost without it."""
         if self._writer is not None and self._writer.forked:
             return  # locks and connections are those of the process that opened it
+        if self._closed:
+            return
+        self._closed = True
         if self._keeper is not None:
             self._keeper.close()
         if self._writer is not None:
-            self._writer.close()
+            self._writer.leave()
         if self._owns:
             self._database.close()
 
@@ -386,26 +394,29 @@ class Ledger:
 
     # --------------------------------------------------------------------------------------- arms
 
-    def add_arm(self, arm: Hashable) -> None:
-        """Add an arm; until it has evidence it gets at most `largest_share` of the decisions."""
-        label = validate.label("arm", arm)
-        self._change_arms(lambda c: add_arm(c, self._book, label, self._now()))
+    def add_arm(self, arm: Hashable, *, who: str = "") -> None:
+        """Add an arm; until it has evidence it gets at most `largest_share` of the decisions.
 
-    def pause_arm(self, arm: Hashable) -> None:
+        `who` does it is kept with what was done, here and in the next four; see `audit`.
+        """
+        label, who = validate.label("arm", arm), _who(who)
+        self._change_arms(lambda c: add_arm(c, self._book, label, self._now(), who))
+
+    def pause_arm(self, arm: Hashable, *, who: str = "") -> None:
         """Serve an arm no more, until it is resumed; its events still count."""
-        self._set_status(arm, PAUSED)
+        self._set_status(arm, PAUSED, who)
 
-    def resume_arm(self, arm: Hashable) -> None:
+    def resume_arm(self, arm: Hashable, *, who: str = "") -> None:
         """Serve a paused arm again."""
-        self._set_status(arm, ACTIVE)
+        self._set_status(arm, ACTIVE, who)
 
-    def retire_arm(self, arm: Hashable) -> None:
+    def retire_arm(self, arm: Hashable, *, who: str = "") -> None:
         """Serve an arm no more, for good; its events still count."""
-        self._set_status(arm, RETIRED)
+        self._set_status(arm, RETIRED, who)
 
-    def _set_status(self, arm: Hashable, status: str) -> None:
-        number = self._requests.number("arm", arm)
-        self._change_arms(lambda c: set_status(c, self._book, number, status, self._now()))
+    def _set_status(self, arm: Hashable, status: str, who: str) -> None:
+        number, who = self._requests.number("arm", arm), _who(who)
+        self._change_arms(lambda c: set_status(c, self._book, number, status, self._now(), who))
 
     def _change_arms(self, work: Callable[[Connection], None]) -> None:
         try:
@@ -414,10 +425,16 @@ class Ledger:
             self._running.call(self._book.read_arms)
         self._book.changed = True
 
-    def set_shadow(self, arm: Hashable | None) -> None:
+    def set_shadow(self, arm: Hashable | None, *, who: str = "") -> None:
         """Serve one arm whatever the policy wants, or None: what the policy wants."""
-        number = None if arm is None else self._requests.number("arm", arm)
-        self._change_arms(lambda c: set_shadow(c, self._book, number, self._now()))
+        number, who = None if arm is None else self._requests.number("arm", arm), _who(who)
+        self._change_arms(lambda c: set_shadow(c, self._book, number, self._now(), who))
+
+    def audit(self, most: int = 100) -> list[Change]:
+        """Return what was changed by hand, the latest first, and who did it."""
+        most = validate.integer("most", most, low=1, high=1_000_000)
+        with looking(self._database) as connection:
+            return changes(connection, self._book.number, most)
 
     # ------------------------------------------------------------------------------- looking back
 
@@ -433,6 +450,20 @@ class Ledger:
             found = status(connection, self.name, level=level, now=self._now())
         problem = None if self._keeper is None else self._keeper.problem
         return dataclasses.replace(found, problem=problem)
+
+    def overview(self, level: float = 0.95) -> Overview:
+        """Return everything that the page of the bandit shows: gain, arms, history, advice.
+
+        `level` is that of the intervals, each of which holds at whatever time one looks.
+        """
+        from zib.live.advice import advised
+        from zib.live.overview import overview
+
+        level = validate.real("level", level, low=0.0, high=1.0, closed="neither")
+        with looking(self._database) as connection:
+            found = overview(connection, self.name, level=level, now=self._now())
+        problem = None if self._keeper is None else self._keeper.problem
+        return advised(found, problem, self.settings)
 
     def check(self) -> Check:
         """Compare what is stored with the log: the statistics must be its fold.
@@ -521,7 +552,29 @@ class Ledger:
     @property
     def _running(self) -> Writer:
         assert self._writer is not None
+        if self._closed:
+            raise LedgerError("the ledger is closed: open it again")
         return self._writer
 
     def _now(self) -> int:
         return round(float(self._clock()) * SECOND)
+
+
+class Inside(NamedTuple):
+    """What the service works with: it queues requests of its event loop with the writer."""
+
+    book: Book
+    requests: Requests
+    writer: Writer
+    keeper: Keeper
+    database: Database
+
+
+def inside(ledger: Ledger) -> Inside:
+    """Return the parts of an open ledger; for this package only."""
+    assert ledger._keeper is not None
+    return Inside(ledger._book, ledger._requests, ledger._running, ledger._keeper, ledger._database)
+
+
+def _who(who: Any) -> str:
+    return "" if type(who) is str and not who else text("who", who)

@@ -225,7 +225,7 @@ class Versioned:
                 raise LedgerError("no model version knows the arm yet: ask again in a second")
         found = self.allocation(known, key, context)
         k = found.position(fraction(f"{self.name}\0{self.version}\0{key}"))
-        return Drawn(known[k], found.shares[k])
+        return Drawn(known[k], found.shares[k], known, found.shares)
 
     def warm_up(self) -> None:
         """Compile what decisions need, before there are any."""

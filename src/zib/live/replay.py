@@ -19,7 +19,7 @@ MOST_VERSIONS = 50  # kept at a time; decisions come in the order of versions, n
 
 COLUMNS = (
     "id", "key", "unit", "arm", "wanted", "probability", "version", "at", "kind", "eligible",
-    "context",
+    "choices", "context",
 )  # fmt: skip
 
 
@@ -156,12 +156,14 @@ def _compared(book: Book, page: Columns, k: int) -> str:
     if unknown:
         return f"cannot be drawn again: there is no arm number {min(unknown)}, which was eligible"
     try:
-        row = draw_row(book, ask)
+        row, _ = draw_row(book, ask)
     except LedgerError as error:
         return f"cannot be drawn again: {error}"
     if book.decision_id(ask.key) != ask.id:
         return f"has an id that does not belong to its key, {ask.key!r}"
     again = {"arm": row[5], "wanted": row[6], "probability": row[7], "kind": row[10]}
+    if page["choices"][k]:  # 0 in databases from before it was kept
+        again["choices"] = row[13]
     apart = [
         f"{name} {_words(book, name, page[name][k])} is drawn again as {_words(book, name, value)}"
         for name, value in again.items()

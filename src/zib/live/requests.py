@@ -13,13 +13,12 @@ from typing import Any
 from zib.core import validate
 from zib.core.state import LARGEST_REWARD, SMALLEST_REWARD
 from zib.core.validate import InvalidParameterError
-from zib.live.book import Asked, Book, Reported
+from zib.live.book import MOST_ARMS, Asked, Book, Reported
 from zib.live.contextual import encoded_context
 from zib.live.outcome import CANCEL, ID_NAMES, Entry
 from zib.live.settings import MOST_CONTEXT, microseconds, text
 
 MOST_AT_ONCE = 1_000_000  # requests in one call
-MOST_ARMS = 10_000
 CANCELLING = "cancel:"  # how the ids of cancellations begin
 
 
@@ -99,20 +98,7 @@ class Requests:
         """Return a context as it is kept."""
         if self._book.configuration.is_contextual:
             context = encoded_context(self._book.configuration, context)
-        if context is None:
-            return None
-        try:
-            kept = json.dumps(_plain(context), sort_keys=True, allow_nan=False)
-        except (TypeError, ValueError, RecursionError):
-            raise InvalidParameterError(
-                "`context` must be a dictionary or a sequence of numbers and text; "
-                f"got {validate.shown(context)}"
-            ) from None
-        if len(kept) > MOST_CONTEXT:
-            raise InvalidParameterError(
-                f"`context` must have at most {MOST_CONTEXT} letters as JSON; got {len(kept)}"
-            )
-        return kept
+        return None if context is None else context_text(context)
 
     # ------------------------------------------------------------------------------------- events
 
@@ -138,17 +124,7 @@ class Requests:
 
     def reported_many(self, kind: int, whole: str, rows: Any) -> list[Reported]:
         """Return several events or revisions, each a tuple; `whole` names their parameter."""
-        name = ID_NAMES[kind]
-        found = []
-        for k, row in enumerate(as_list(whole, rows)):
-            if isinstance(row, str) or not isinstance(row, Sequence) or len(row) not in (3, 4):
-                raise InvalidParameterError(
-                    f"`{whole}` must hold tuples ({name}, decision_id, value) or "
-                    f"({name}, decision_id, value, at); got {validate.shown(row)} at position {k}"
-                )
-            id, decision, value, at = row if len(row) == 4 else (*row, None)
-            found.append(self.reported(kind, id, decision, value, at))
-        return found
+        return [self.reported(kind, *row) for row in rows_of(kind, whole, rows)]
 
     def cancelled(self, decision: Any, name: str = "decision_id") -> Reported:
         """Return a cancellation; `name` is that of the parameter."""
@@ -187,6 +163,37 @@ def as_list(name: str, values: Any) -> list[Any]:
             f"`{name}` must hold at most {MOST_AT_ONCE} entries at once; got {len(found)}"
         )
     return found
+
+
+def rows_of(kind: int, whole: str, rows: Any) -> list[tuple[Any, Any, Any, Any]]:
+    """Return (id, decision, value, time or None) of several events or revisions."""
+    name = ID_NAMES[kind]
+    found = []
+    for k, row in enumerate(as_list(whole, rows)):
+        if isinstance(row, str) or not isinstance(row, Sequence) or len(row) not in (3, 4):
+            raise InvalidParameterError(
+                f"`{whole}` must hold tuples ({name}, decision_id, value) or "
+                f"({name}, decision_id, value, at); got {validate.shown(row)} at position {k}"
+            )
+        id, decision, value, at = row if len(row) == 4 else (*row, None)
+        found.append((id, decision, value, at))
+    return found
+
+
+def context_text(context: Any) -> str:
+    """Return a context as JSON, or raise."""
+    try:
+        kept = json.dumps(_plain(context), sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidParameterError(
+            "`context` must be a dictionary or a sequence of numbers and text; "
+            f"got {validate.shown(context)}"
+        ) from None
+    if len(kept) > MOST_CONTEXT:
+        raise InvalidParameterError(
+            f"`context` must have at most {MOST_CONTEXT} letters as JSON; got {len(kept)}"
+        )
+    return kept
 
 
 def _plain(value: Any) -> Any:

@@ -45,6 +45,16 @@ def _insert_sql(table: str, columns: tuple[str, ...], then: str, n: int) -> str:
     )
 
 
+def _copy_log(connection: sqlite3.Connection) -> None:
+    """Copy what can be copied of the log.
+
+    Passive: never waits for a reader. What was committed is durable if this fails, too, and a
+    commit that finds no room tells.
+    """
+    with contextlib.suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
     """Turn errors of SQLite into ours."""
@@ -70,31 +80,39 @@ class SQLiteConnection(Connection):
     name = "sqlite"
     serial = "INTEGER PRIMARY KEY"
     names = "TEXT"
+    inflated = "json_extract(b.settings, '$.settings.inflated')"
     shared = False
     closed = False
 
     def __init__(self, path: Path, *, read_only: bool = False, room: int = ROOM) -> None:
+        self._path = path
         self._pages = 0  # written since the last checkpoint, about
-        self._most_pages = max(room // PAGE * 3 // 4, 500)
+        self._most_pages = max(room // PAGE // 2, 500)
+        self._copies = bool(room)  # whether a thread may copy the log
+        self._copying: threading.Thread | None = None
         with _explained():
-            address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-            self._raw = sqlite3.connect(
-                address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
-            )
-            if not read_only:
-                self._run(f"PRAGMA page_size = {PAGE}")  # of a new file
-                self._run("PRAGMA journal_mode = WAL")
-                self._run("PRAGMA synchronous = FULL")
-                self._run("PRAGMA wal_autocheckpoint = 0")
-                self._run("PRAGMA cache_size = -65536")
-                if room:
-                    self._make_room(path, room)
+            self._raw = self._connected("ro" if read_only else "rwc")
+            if room and not read_only:
+                self._make_room(room)
+
+    def _connected(self, mode: str) -> sqlite3.Connection:
+        address = f"{self._path.absolute().as_uri()}?mode={mode}"
+        raw = sqlite3.connect(
+            address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
+        )
+        if mode == "rwc":
+            raw.execute(f"PRAGMA page_size = {PAGE}")  # of a new file
+            raw.execute("PRAGMA journal_mode = WAL")
+            raw.execute("PRAGMA synchronous = FULL")
+            raw.execute("PRAGMA wal_autocheckpoint = 0")
+            raw.execute("PRAGMA cache_size = -65536")
+        return raw
 
     def _run(self, sql: str, *args: Any) -> sqlite3.Cursor:
         return self._raw.execute(sql, args)
 
-    def _make_room(self, path: Path, room: int) -> None:
-        log = path.with_name(path.name + "-wal")
+    def _make_room(self, room: int) -> None:
+        log = self._path.with_name(self._path.name + "-wal")
         if log.exists() and log.stat().st_size >= room:
             return
         self._run("BEGIN IMMEDIATE")
@@ -103,6 +121,11 @@ class SQLiteConnection(Connection):
         self._run("COMMIT")
         self._run("DELETE FROM zib_room")
         self._run("PRAGMA wal_checkpoint(RESTART)")
+        # The pages of it stay in the cache, and SQLite would go through all of them with each
+        # commit from now on, which takes longer than the rest of it: begin with an empty cache.
+        used, self._raw = self._raw, self._connected("rwc")
+        self._run("SELECT 1 FROM zib_room")  # the log would go with its last connection
+        used.close()
 
     def begin(self) -> None:
         with _explained():
@@ -112,11 +135,28 @@ class SQLiteConnection(Connection):
         with _explained():
             self._run("COMMIT")
         if self._pages > self._most_pages:
-            # Passive: never waits for a reader; the log starts anew when all of it is copied. What
-            # was committed is durable if this fails, too, and a commit that finds no room tells.
-            with contextlib.suppress(sqlite3.Error):
-                self._run("PRAGMA wal_checkpoint(PASSIVE)")
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Copy the log into the file, so that it can be overwritten from the start.
+
+        A thread copies most of it while commits go on, as nobody who is waiting for one should
+        wait for that, too. What has come meanwhile is little and is copied here.
+        """
+        if self._copies and self._copying is None:
+            self._copying = threading.Thread(target=self._copy, name="zib-checkpoint", daemon=True)
+            self._copying.start()
+        elif self._copying is None or not self._copying.is_alive():
+            self._copying = None
+            _copy_log(self._raw)
             self._pages = 0
+
+    def _copy(self) -> None:
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(self._connected("rw")) as other,
+        ):
+            _copy_log(other)
 
     def rollback(self) -> None:
         if self._raw.in_transaction:
@@ -216,6 +256,8 @@ class SQLiteConnection(Connection):
 
     def close(self) -> None:
         self.closed = True
+        if self._copying is not None:
+            self._copying.join()
         with contextlib.suppress(sqlite3.Error):
             self._raw.close()
 
@@ -261,7 +303,8 @@ class SQLiteDatabase(Database):
             raise LedgerError(f"{self.path} cannot be used: {error}") from error
         self._lock = lock
         try:
-            connection = self.connect()
+            # without room, which would be lost again when it is closed
+            connection = self._kept(SQLiteConnection(self.path, room=0))
             upgrade(connection)
             self._give_back(connection)
         except BaseException:

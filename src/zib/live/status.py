@@ -9,18 +9,25 @@ from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from zib.live.book import ACTIVE
 from zib.live.database import Connection
 from zib.live.model import Evidence, Versioned, in_flight
 from zib.live.outcome import SECOND
 from zib.live.pages import Bandit, bandit_of
-from zib.live.statistics import read_statistics
+from zib.live.statistics import Statistics, read_statistics
 from zib.logs.joining.instants import span_words
-from zib.stats.arm_means import arm_means
+from zib.stats.arm_means import arm_means, before_delays_are_known
+from zib.stats.pending import CLOSED, PendingEstimate
+
+# Rewards of decisions that are over, before what pending ones count as is taken for known
+DELAYS_KNOWN = 30
 
 
 class ArmStatus(NamedTuple):
-    """What is known of an arm; intervals hold at whatever time one looks.
+    """What is known of an arm; each interval holds at whatever time one looks.
 
     Attributes
     ----------
@@ -44,7 +51,8 @@ class ArmStatus(NamedTuple):
         Chance of a reward, its average size, and what a decision is worth on average; NaN where
         nothing is known.
     prob_interval, magnitude_interval, reward_interval
-        Where they lie.
+        Where they lie. Until some decisions are older than window and grace nobody knows how many
+        rewards are still to come: those of chances and values are wide then.
     """
 
     status: str
@@ -118,8 +126,40 @@ class Status:
         return found
 
 
+class Looked(NamedTuple):
+    """What is read from a database to say what is known at a moment."""
+
+    bandit: Bandit
+    found: Statistics
+    pending: PendingEstimate
+    evidence: Evidence
+    rewarded: NDArray[np.float64]  # decisions with a reward that are older than window and grace
+
+    @property
+    def knows_delays(self) -> bool:
+        """Whether enough rewards have come in full to say what pending decisions count as."""
+        return bool(self.rewarded.sum() >= DELAYS_KNOWN)
+
+
+def look(connection: Connection, name: str, now: int) -> Looked:
+    """Read the sums of a bandit, and work out what decisions without a reward count."""
+    bandit = bandit_of(connection, name)
+    labels = [arm.label for arm in bandit.arms.values()]
+    found = read_statistics(connection, bandit.id, len(labels))
+    pending = in_flight(bandit.configuration, labels, found, now)
+    rules, seen = bandit.configuration.settings.rules, found.converted
+    over = (seen.bucket < rules.bucket(now - rules.horizon)) | (seen.bucket == CLOSED)
+    rewarded = np.bincount(seen.arm[over], seen.n[over], minlength=len(labels)).astype(np.float64)
+    return Looked(bandit, found, pending, Evidence.of(found.arms, pending), rewarded)
+
+
 def status(
-    connection: Connection, name: str = "default", *, level: float = 0.95, now: int | None = None
+    connection: Connection,
+    name: str = "default",
+    *,
+    level: float = 0.95,
+    now: int | None = None,
+    looked: Looked | None = None,
 ) -> Status:
     """Return what is known.
 
@@ -133,13 +173,13 @@ def status(
         Of the intervals.
     now
         The time in microseconds since 1970; the clock of this machine by default.
+    looked
+        What `look` has read already, if it has.
     """
-    bandit = bandit_of(connection, name)
     now = round(time.time() * SECOND) if now is None else now
+    looked = looked or look(connection, name, now)
+    bandit, found, pending, evidence, _ = looked
     labels = [arm.label for arm in bandit.arms.values()]
-    found = read_statistics(connection, bandit.id, len(labels))
-    pending = in_flight(bandit.configuration, labels, found, now)
-    evidence = Evidence.of(found.arms, pending)
     settings = bandit.configuration.settings
     known = SimpleNamespace(
         pulls=evidence.pulls,
@@ -148,6 +188,13 @@ def status(
         spread=evidence.spread * evidence.factors**2,
     )
     means = arm_means(known, level, settings.inflated, anytime=True)
+    if not looked.knows_delays:
+        means = before_delays_are_known(
+            means, known, level, settings.inflated,
+            decisions=evidence.nonzero + pending.closed + pending.waiting,
+            closed=pending.closed + looked.rewarded,
+            rewarded=looked.rewarded,
+        )  # fmt: skip
     version, made_at, shares = _latest(connection, bandit)
     arms = {
         label: ArmStatus(

@@ -12,8 +12,9 @@ import os
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from zib.live import engine
 from zib.live.answers import LedgerError, Transient
@@ -118,8 +119,12 @@ class Writer:
         False: no thread; each request is run and committed by its caller.
     """
 
+    _together: ClassVar[weakref.WeakKeyDictionary[Database, Writer]] = weakref.WeakKeyDictionary()
+    _joining: ClassVar[threading.Lock] = threading.Lock()
+
     def __init__(self, database: Database, *, background: bool = True) -> None:
         self._database = database
+        self._users = 1
         self._connection: Connection | None = None
         self._closed = False
         self._process = os.getpid()
@@ -129,6 +134,32 @@ class Writer:
         if background:
             self._thread = threading.Thread(target=self._loop, name="zib-writer", daemon=True)
             self._thread.start()
+
+    @classmethod
+    def joined(cls, database: Database) -> Writer:
+        """Return the thread that writes for all ledgers of an open database; `leave` it at the end.
+
+        A database has one writer at a time anyway, and so their requests share commits.
+        """
+        with cls._joining:
+            found = cls._together.get(database)
+            if found is None or found._closed or found.forked:
+                found = cls._together[database] = cls(database)
+            else:
+                found._users += 1
+            return found
+
+    def leave(self) -> None:
+        """Finish what was asked for; stop if nobody else writes with it."""
+        with self._joining:
+            self._users -= 1
+            last = self._users <= 0
+            if last and self._together.get(self._database) is self:
+                del self._together[self._database]
+        if last:
+            self.close()
+        elif self._thread is not None:
+            self._enqueue(_Job()).wait()  # does nothing, after everything before it
 
     # ---------------------------------------------------------------------------------- asking
 
@@ -230,7 +261,7 @@ class Writer:
                 first.result = self._tried((), first.call)
             except BaseException as error:
                 first.fail(error)
-        else:
+        elif first.works:
             self._run_works([work for job in batch for work in job.works])
         _answer(batch)
 

@@ -53,6 +53,57 @@ def arm_means(
     return [ArmMeans(*row) for row in rows]
 
 
+def before_delays_are_known(
+    means: list[ArmMeans],
+    state: Any,
+    level: float,
+    inflated: float,
+    *,
+    decisions: Any,
+    closed: Any,
+    rewarded: Any,
+) -> list[ArmMeans]:
+    """Return the estimates with intervals that hold whatever the delay of rewards is.
+
+    Parameters
+    ----------
+    means, state, level, inflated
+        What `arm_means` has returned with ``anytime=True``, and from what.
+    decisions
+        Number of decisions of each arm.
+    closed, rewarded
+        Decisions that are older than window and grace, and how many of them have a reward.
+
+    Notes
+    -----
+    While hardly any decision is that old, nobody knows how many rewards are still to come, and what
+    pending decisions count as rests on an assumption. Two things do not. Rewards so far among all
+    decisions are at most those that come in the end, so the lower end of their confidence sequence
+    holds; and the closed decisions are the first ones that were made, with all their rewards, so
+    the upper end of theirs does. Before the first one is closed that is 1.
+    """
+    b, total, spread, every, over, paid = (
+        np.asarray(x, dtype=np.float64)
+        for x in (state.nonzero, state.total, state.spread, decisions, closed, rewarded)
+    )
+    every = np.maximum(every, b)
+    low = np.asarray(sequences.share(b, every, level=level).low)
+    high = np.asarray(sequences.share(paid, np.maximum(over, paid), level=level).high)
+    least = np.asarray(sequences.product(every, b, total, spread, level=level).low) + inflated
+    out = []
+    for k, each in enumerate(means):
+        worth = each.magnitude_interval[1] - inflated  # may be infinite
+        most = worth * high[k] + inflated if high[k] > 0.0 else inflated
+        p, r = each.prob_interval, each.reward_interval
+        out.append(
+            each._replace(
+                prob_interval=(min(p[0], float(low[k])), max(p[1], float(high[k]))),
+                reward_interval=(min(r[0], float(least[k])), max(r[1], float(most))),
+            )
+        )
+    return out
+
+
 def _at_fixed_pulls(
     n: Any, b: Any, total: Any, spread: Any, level: float
 ) -> tuple[Estimate, Estimate]:

@@ -6,7 +6,7 @@ stays valid when a policy decides from the very same data how often an arm is pl
 pull of an arm pays does not depend on when that pull is made, and the n at which somebody looks is
 covered whatever it is.
 
-All three come from a mixture of likelihood ratios, which under the truth is a non-negative
+All of them come from a mixture of likelihood ratios, which under the truth is a non-negative
 martingale that starts at 1 and reaches 1/α with probability at most α (Ville 1939; Robbins 1970).
 They need nothing but the statistics a bandit keeps.
 
@@ -17,6 +17,7 @@ function   holds                                   for
 `mean`     exactly for Gaussian rewards, else      mu, what the non-zero rewards pay on average
            in the limit of many non-zero rewards
 `product`  in the limit of many non-zero rewards   r = p·mu
+`walk`     in the limit of many terms              sums of terms whose means and sizes change
 =========  ======================================  ============================================
 
 How near the limit is depends on the skewness of the non-zero rewards; `mean` and `product` are
@@ -191,6 +192,48 @@ def product(
         high[known] = theory.joint_kl_upper(*seen, level=budget, spread=squares[known])
     value = np.where(rewards > 0.0, sums / np.maximum(rewards, 1.0), np.nan)
     return plain(Estimate(value, low, high))
+
+
+def walk(
+    total: ArrayLike,
+    variance: ArrayLike,
+    count: ArrayLike,
+    *,
+    level: float = LEVEL,
+    weight: float = WEIGHT,
+) -> Estimate:
+    """Return a sum of terms with an interval for the sum of their means, for all times at once.
+
+    Parameters
+    ----------
+    total
+        Sum of the terms so far; what each is worth may depend on all that went before.
+    variance
+        Sum of their variances, given what went before.
+    count
+        How many terms of typical size the sum is made of: what it takes for the sum to be normal.
+        (Σ σᵢ²)²/Σ σᵢ⁴ where the sizes differ.
+    level
+        Probability that the interval holds at all times together, in (0, 1).
+    weight
+        As in `mean`, with which this agrees if all terms are of one law.
+
+    Notes
+    -----
+    An asymptotic confidence sequence for a martingale (Waudby-Smith et al. 2024, theorem 2.5): the
+    terms need not be of one law, and their means may change.
+
+    Examples
+    --------
+    >>> [round(x, 1) for x in walk(200.0, 99.0, 100)]
+    [200.0, 165.0, 235.0]
+    """
+    sums, variances, values = _numbers(total, variance, count)
+    shift = _largest_shift(values, variances, level, weight)
+    known = np.isfinite(shift)
+    half = np.where(known, np.sqrt(np.where(known, shift, 0.0) * variances * values), np.inf)
+    half = np.where(variances > 0.0, half, 0.0)
+    return plain(Estimate(sums, sums - half, sums + half))
 
 
 def _largest_shift(count: Array, spread: Array, level: float, weight: float) -> Array:
