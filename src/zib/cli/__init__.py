@@ -1,6 +1,6 @@
-"""The command line: ``zib simulate | reproduce | join | advise | evaluate | live | data | …``."""
+"""The command line: ``zib simulate | join | advise | evaluate | live | serve | data | …``."""
 
-from zib.cli import cache, data, join, live, logs, reproduce, simulate, warm
+from zib.cli import cache, data, join, live, logs, reproduce, serve, simulate, warm
 from zib.cli.program import app
 
 __all__ = ["app", "main"]
@@ -12,6 +12,7 @@ COMMANDS = (
     live,
     logs,
     reproduce,
+    serve,
     simulate,
     warm,
 )  # importing a module registers its commands

@@ -127,7 +127,8 @@ def _spec(word: str, room: str | None = None) -> Any:
 
 def _kind(room: str | None, name: str) -> Any:
     """Return the class of a policy, by default one without features."""
-    from zib.studies.build import policies, suggestion
+    from zib.core.toml import suggestion
+    from zib.studies.build import policies
 
     rooms = {"mab": policies(False).kinds, "contextual": policies(True).kinds}
     known = {**rooms["contextual"], **rooms["mab"]} if room is None else rooms[room]

@@ -1,0 +1,1 @@
+"""``zib serve``: the ledger behind HTTP, and its page. Needs ``pip install 'zib[serve]'``."""
