@@ -6,6 +6,7 @@ unless `KINDS` says more; `test_no_name_is_left_out` compares with the public na
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import itertools
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import numpy as np
 import pandas as pd
 
@@ -57,6 +59,7 @@ KINDS = {
     "unit": "id",
     "event_id": "id",
     "revision_id": "id",
+    "who": "optional",
     "decision_id": "known id",
     "decision_ids": "ids",
     "keys": "ids",
@@ -67,6 +70,15 @@ KINDS = {
 KINDS_IN = {
     ("Ledger", "name"): "id",
     ("event_many", "events"): "ids",
+    ("Client", "token"): "id",
+    ("Client", "bandit"): "id",
+    ("decide", "fallback"): "new label",
+    ("decide_many", "fallback"): "new label",
+    **{
+        (f"{name} by HTTP", "arm"): "new label"  # the service knows which there are
+        for name in ("add_arm", "pause_arm", "resume_arm", "retire_arm", "set_shadow")
+    },
+    ("export", "out"): "path",
     ("Ledger", "window"): "duration",
     ("Ledger", "grace"): "duration",
     ("Ledger", "refresh"): "duration",
@@ -666,6 +678,7 @@ def ledgers() -> Iterator[Call]:
         "decision_id": {"key": "known"},
         "decision": {"decision_id": decided.id},
         "parked": {"most": 10},
+        "audit": {"most": 10},
         "event": {"event_id": "paid", **event, "received": 1001.0},
         "submit_event": {"event_id": "paid", **event, "received": 1001.0},
         "event_many": {"events": [("paid", decided.id, 2.0)]},
@@ -673,16 +686,17 @@ def ledgers() -> Iterator[Call]:
         "revise_many": {"revisions": [("refund", decided.id, 2.0, 1001.0)]},
         "cancel": {"decision_id": decided.id},
         "cancel_many": {"decision_ids": [decided.id]},
-        "pause_arm": {"arm": "a"},
-        "resume_arm": {"arm": "a"},
-        "retire_arm": {"arm": "b"},
-        "set_shadow": {"arm": "a"},
+        "pause_arm": {"arm": "a", "who": "ann"},
+        "resume_arm": {"arm": "a", "who": "ann"},
+        "retire_arm": {"arm": "b", "who": "ann"},
+        "set_shadow": {"arm": "a", "who": "ann"},
         "statistics": {"level": 0.9},
+        "overview": {"level": 0.9},
         "export": {"out": None, "pending": "leave-out", "since": 5.0, "until": 10.0,
                    "kind": "policy", "seed": 1},
     }.items():  # fmt: skip
         yield method(scene, name, arguments)
-    yield method(with_arms, "add_arm", {"arm": "c"})
+    yield method(with_arms, "add_arm", {"arm": "c", "who": "ann"})
 
     def for_units(units: Any) -> Any:
         return with_units[0].decide_many([f"{next(fresh)}", f"{next(fresh)}"], units=units)
@@ -690,9 +704,58 @@ def ledgers() -> Iterator[Call]:
     yield Call("Ledger.decide_many", for_units, {"units": ["u", "v"]})
 
 
+def clients() -> Iterator[Call]:
+    """The client of a service that never answers; what it refuses is not sent."""
+    sent: list[httpx.Request] = []
+
+    def away(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(409, json={"error": "`service` is away"})
+
+    http = httpx.Client(transport=httpx.MockTransport(away))
+    made = {
+        "address": "http://service.test", "bandit": "shop", "token": "abc", "timeout": 1.0,
+        "retries": 0, "http": http,
+    }  # fmt: skip
+    yield Call("live.Client", zib.live.Client, made)
+    client = zib.live.Client(**made)
+
+    def method(name: str, arguments: dict[str, Any], by: str = "") -> Call:
+        def function(**given: Any) -> Any:
+            sent.clear()
+            with contextlib.suppress(zib.live.LedgerError):
+                return getattr(client, name)(**given)
+
+        return Call(f"Client.{name}{by}", function, arguments, lambda: not sent)
+
+    event = {"decision_id": "d", "value": 2.0, "at": 1001.0}
+    for name, arguments in {
+        "decide": {"key": "k", "unit": "u", "arms": None, "context": None, "at": 1000.0,
+                   "fallback": "a"},
+        "decide_many": {"keys": ["x", "y"], "units": ["u", "v"], "arms": None, "contexts": None,
+                        "at": 1000.0, "fallback": "a"},
+        "decision_id": {"key": "known"},
+        "within": {"timeout": 1.0},
+        "decision": {"decision_id": "d"},
+        "event": {"event_id": "e", **event},
+        "event_many": {"events": [("e", "d", 2.0)]},
+        "revise": {"revision_id": "r", **event},
+        "revise_many": {"revisions": [("r", "d", 2.0, 1001.0)]},
+        "cancel": {"decision_id": "d"},
+        "cancel_many": {"decision_ids": ["d"]},
+        "parked": {"most": 10},
+        "audit": {"most": 10},
+        "export": {"out": "log.csv", "pending": "leave-out", "since": 5.0, "until": 10.0,
+                   "kind": "policy"},
+    }.items():  # fmt: skip
+        yield method(name, arguments)
+    for name in ("add_arm", "pause_arm", "resume_arm", "retire_arm", "set_shadow"):
+        yield method(name, {"arm": "a"}, " by HTTP")
+
+
 def all_calls() -> list[Call]:
     """Everything."""
-    return [*constructors(), *formulas(), *online(), *runs(), *ledgers()]
+    return [*constructors(), *formulas(), *online(), *runs(), *ledgers(), *clients()]
 
 
 def _in_flight(law: delay.DelayDistribution) -> Iterator[Call]:

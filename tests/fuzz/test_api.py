@@ -72,7 +72,7 @@ def test_no_public_name_is_left_out() -> None:
         missing = sorted(public - NO_CALL - known)
         assert not missing, f"add a valid call of {missing} to tests/fuzz/calls.py"
     source = inspect.getsource(calls)
-    for kind in (zib.Bandit, zib.ContextualBandit, zib.live.Ledger):
+    for kind in (zib.Bandit, zib.ContextualBandit, zib.live.Ledger, zib.live.Client):
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_") and len(inspect.signature(method).parameters) > 1:
                 assert f'"{name}"' in source, name
