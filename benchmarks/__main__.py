@@ -27,6 +27,7 @@ TOPICS = (
     "study",
     "startup",
     "live",
+    "service",
 )
 ALL = Path(__file__).parent / "results" / "latest.json"
 SOME = ALL.with_name("some.json")
