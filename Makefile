@@ -1,5 +1,6 @@
 # Every target does its own set-up: all it needs is Python 3.11 or newer and make.
 #   make reproduce   run the study at quick scale; open results/report.html
+#   make serve       start a demo of the service with simulated visitors; open the address it prints
 #   make test        run the tests
 # Another interpreter: make test PYTHON=/path/to/python3.14
 
@@ -16,6 +17,7 @@ OUT ?= results
 TEST_ARGS ?= -n 2
 FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
+SERVE_ARGS ?=
 
 # the newest that works
 PYTHONS := $(or $(PYTHON),python3.15 python3.14 python3.13 python3.12 python3.11 python3 python)
@@ -24,16 +26,20 @@ BENCH_VENV := .venv-bench
 # Python compiles the few modules that are imported when they are; pip would compile all of them.
 PIP_INSTALL := -m pip --disable-pip-version-check -q install --no-compile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# tests run side by side: threads of linear algebra would only get in each other's way
-PYTEST := OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python -m pytest
+# Tests run side by side: threads of linear algebra would only get in each other's way. They start
+# further processes, which need the byte code that pip did not write.
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python -m pytest
 
-.PHONY: help reproduce test test-all fuzz lint format bench docs clean
+.PHONY: help reproduce serve test test-all fuzz lint format bench docs clean
 
 help:  ## say what the targets do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 reproduce: $(VENV)/.installed-run  ## reproduce the study (SCALE=quick|paper, OUT=results)
 	$(VENV)/bin/zib reproduce --scale "$(SCALE)" --out "$(OUT)"
+
+serve: $(VENV)/.installed-serve  ## a demo of the service with simulated visitors (SERVE_ARGS="--port 9000")
+	@$(VENV)/bin/zib serve --demo $(SERVE_ARGS)
 
 test: $(VENV)/.installed-test  ## run the tests, less the slow ones (TEST_ARGS="-k ucb")
 	$(PYTEST) $(TEST_ARGS)
@@ -90,17 +96,21 @@ $(VENV)/.installed-run: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[data]"
 	@touch $@
 
+$(VENV)/.installed-serve: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[serve]"
+	@touch $@
+
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[test]"
-	@touch $@ $(VENV)/.installed-run
+	@touch $@ $(VENV)/.installed-serve $(VENV)/.installed-run
 
 $(VENV)/.installed-test-all: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[test-all]"
-	@touch $@ $(VENV)/.installed-test $(VENV)/.installed-run
+	@touch $@ $(VENV)/.installed-test $(VENV)/.installed-serve $(VENV)/.installed-run
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[dev]"
-	@touch $@ $(VENV)/.installed-test-all $(VENV)/.installed-test $(VENV)/.installed-run
+	@touch $@ $(VENV)/.installed-test-all $(VENV)/.installed-test $(VENV)/.installed-serve $(VENV)/.installed-run
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[docs]"

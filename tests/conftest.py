@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests import contextual_policies, policies
+from zib import mab
 from zib.core.entry import interpreted
 
 SPECS = {**contextual_policies.SPECS, **policies.SPECS}
@@ -25,6 +26,8 @@ def kind(spec: Any) -> str:
 FIRST: dict[type, str] = {}  # the kind of the first example of each class
 for _spec in (*policies.SPECS.values(), *contextual_policies.SPECS.values()):
     FIRST.setdefault(type(_spec), kind(_spec))
+# Variants and baselines that only the slow tests compile; what can be interpreted is tested always.
+LATE = (mab.MOTS, mab.UCBV, mab.ZIExponentialTS, mab.ZIStableTS)
 
 
 def spec_of(item: pytest.Item) -> Any:
@@ -43,14 +46,37 @@ def compiles(item: pytest.Item) -> bool:
     return "compiled" in check or item.path.stem != "test_conformance"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What has to be compiled for a further kind of the same policy is slow.
+# Examples that would compile for seconds what no other test needs.
+INTERPRETED = {
+    "zib.contextual.components.GLMModel",
+    "zib.mab.wrappers.Windowed",
+    "zib.online.contextual.ContextualBandit",
+}
 
-    That is another law of rewards, or another policy inside.
+
+def interpret(item: pytest.Item) -> None:
+    """Have a test run without compiling, where no fixture of ours reaches it."""
+    run = item.runtest
+
+    def runtest() -> None:
+        with interpreted():
+            run()
+
+    item.runtest = runtest  # type: ignore[method-assign]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What has to be compiled for a further kind of the same policy is slow, or for a late one.
+
+    A further kind has another law of rewards, or another policy inside.
     """
     for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name in INTERPRETED:
+            interpret(item)
         spec = spec_of(item)
-        if spec is not None and kind(spec) != FIRST.get(type(spec), kind(spec)) and compiles(item):
+        if spec is None or not compiles(item):
+            continue
+        if isinstance(spec, LATE) or kind(spec) != FIRST.get(type(spec), kind(spec)):
             item.add_marker(pytest.mark.slow)
 
 

@@ -18,18 +18,15 @@ from zib.testing import CONTEXTUAL_CHECKS, check_contextual_policy, contextual_c
 from zib.testing.specs import check_refusals
 
 
-# what compares compiled code with the interpreter is slow, but for the two default policies;
-# recorded decisions are compared compiled for all of them
+def is_slow(name: str, check: str) -> bool:
+    """What compiles, but for one of the default policies; what integrates, but for one of two."""
+    return name == "integrated ucb" or ("compiled" in check and name != "joint ucb")
+
+
 @pytest.mark.parametrize(
     ("name", "check"),
     [
-        pytest.param(
-            name,
-            check,
-            marks=[pytest.mark.slow]
-            if "compiled" in check and name not in ("joint ucb", "laplace ts")
-            else [],
-        )
+        pytest.param(name, check, marks=pytest.mark.slow if is_slow(name, check) else ())
         for name, spec in SPECS.items()
         for check in contextual_checks_of(spec)
     ],

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import io
 import re
+import subprocess
 from pathlib import Path
 
 import matplotlib
@@ -21,7 +22,7 @@ matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-SLOW = ("README.md", "contextual.md", "live.md", "logs.md", "pricing.md")
+SLOW = ("README.md", "contextual.md", "live.md", "logs.md", "pricing.md", "serve.md")
 RUN = [page for page in PAGES if "```python\n" in page.read_text(encoding="utf-8")]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -59,12 +60,22 @@ def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     namespace: dict[str, object] = {"__name__": "__page__"}
+    try:
+        run(page, tmp_path, namespace)
+    finally:  # a page that fails does not get to where it stops what it has started
+        for found in namespace.values():
+            if isinstance(found, subprocess.Popen):
+                found.kill()
+                found.wait()
+
+
+def run(page: Path, folder: Path, namespace: dict[str, object]) -> None:
     for language, code, line, expected in blocks(page):
         if language != "python":
             continue
         file = FILE.match(code)
         if file:
-            (tmp_path / file[1]).write_text(code, encoding="utf-8")
+            (folder / file[1]).write_text(code, encoding="utf-8")
             continue
         printed = io.StringIO()
         # line numbers in a traceback are those of the page

@@ -72,7 +72,8 @@ def test_example_of_a_ledger_runs_and_goes_on(
 
 def test_example_with_four_outcomes_runs() -> None:
     outcomes = _import_file(ROOT / "examples" / "outcomes.py")
-    assert outcomes.learn_by_hand().select() == "free returns"  # the offer nobody has tried
+    with interpreted():
+        assert outcomes.learn_by_hand().select() == "free returns"  # the offer nobody has tried
     regret = outcomes.compare(horizon=2000, replications=2)
     assert set(regret) == {"outcomes posterior", "ZI posterior"}
     assert all(0.0 <= value < 2000 for value in regret.values())

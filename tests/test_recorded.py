@@ -13,7 +13,7 @@ SPECS = record.specs()
 
 
 def is_slow(name: str) -> bool:
-    return name.startswith("contextual") and not name.endswith(("joint ucb", "laplace ts"))
+    return name.startswith("contextual") and not name.endswith("joint ucb")
 
 
 def test_no_recorded_policy_is_gone() -> None:
@@ -22,7 +22,7 @@ def test_no_recorded_policy_is_gone() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [  # contextual policies take long to compile; two of them are compiled anyway
+    [  # contextual policies take long to compile; one of them is compiled anyway
         pytest.param(name, marks=[pytest.mark.slow] if is_slow(name) else []) for name in RECORDED
     ],
 )

@@ -29,6 +29,10 @@ from zib.contextual.fit import learn
 from zib.contextual.models import new_groups, new_magnitude, new_model, noise, variances
 
 LINKS = list(naive.LINKS)
+# of the policies that are interpreted, which takes longer
+FEW_LINKS = [
+    pytest.param(link, marks=() if link in ("logit", "log") else pytest.mark.slow) for link in LINKS
+]
 FAR = 1e9  # a ball that holds everything
 INTERCEPT = {
     "often": {"logit": -0.5, "probit": -0.5, "cauchit": -0.5, "cloglog": -0.5, "log": -1.5},
@@ -91,7 +95,7 @@ def test_a_refit_is_the_fit_of_statsmodels(rng, link) -> None:
     assert np.allclose(model.curvature.inverse, covariance, rtol=0.01, atol=1e-4)
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", FEW_LINKS)
 def test_a_refit_solves_the_equation_of_the_paper(rng, link) -> None:
     """Σ (Y − h(w'θ))·w = λθ, to 0.002 standard errors of its solution."""
     x, y, theta = occurrences(rng, link, 1600, 5)
@@ -164,7 +168,7 @@ def test_the_running_estimate_in_a_ball_stays_close(rng) -> None:
 
     Between refits the estimate is pulled back into the ball, but what pushed it out is forgotten.
     """
-    n, d = 5000, 5
+    n, d = 2000, 5
     x = rng.normal(size=(n, d)) / math.sqrt(d)
     theta = rng.normal(size=d)
     theta /= np.linalg.norm(theta)
@@ -502,7 +506,7 @@ def test_features_as_they_come(rng, policy, link) -> None:
 
 
 @pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
-@pytest.mark.parametrize("policy", [JointUCB, ZIUCB])
+@pytest.mark.parametrize("policy", [JointUCB, pytest.param(ZIUCB, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("size", [1e-3, 1e2, 1e4, 1e6])
 def test_separation_at_any_scale(seed, policy, link, size) -> None:
     """The estimate separates what can be separated, whatever was seen first and however large.
@@ -514,7 +518,8 @@ def test_separation_at_any_scale(seed, policy, link, size) -> None:
         rng = np.random.default_rng((seed, repetition))
         x = size * np.column_stack([rng.normal(size=480), rng.uniform(-1, 1, 480)])
         y = (x[:, 0] > 0).astype(float)
-        pupil = Pupil(policy(link=link, sigma=1.0, bound=FAR, **horizon_of(policy)), 2)
+        spec = policy(link=link, sigma=1.0, bound=FAR, **horizon_of(policy))
+        pupil = Pupil(spec, 2, compiled=True)
         model = pupil.state.occurrence
         n = until_refit(pupil, model, x, x, y, 300)
         eta = x[:n] @ model.coef

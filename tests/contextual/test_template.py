@@ -28,6 +28,7 @@ from zib.contextual import (
 from zib.contextual.fit import ALWAYS_REFIT
 from zib.testing.specs import check_refusals
 
+pytestmark = pytest.mark.usefixtures("_both_ways")
 FEW = {"n_bootstrap": 8, "refit_growth": 1.5}
 
 
@@ -512,6 +513,7 @@ def test_simulation_of_templates() -> None:
     assert not np.array_equal(runs[0].regret[0], runs[0].regret[2])
 
 
+@pytest.mark.slow  # simulations are compiled
 def test_results_can_be_saved(tmp_path) -> None:
     env = zib.env.ContextualGLM([0.6], [1.0], centres=[[1], [-1]])
     result = zib.simulate(glms(), env, horizon=5, replications=1, progress=False)

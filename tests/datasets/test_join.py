@@ -317,6 +317,7 @@ def parts(monkeypatch, tmp_path, seed):
         yield made if backend == "dask" else Machines()
 
     monkeypatch.setattr(module, "machines", machines)
+    monkeypatch.setattr("zib.core.cluster.require_distributed", lambda: None)
     monkeypatch.setattr(module, "PART", 1_000)
     shown, bought = simulated(np.random.default_rng(seed), 4_500, [0.05, 0.2])
     shown.to_parquet(tmp_path / "shown.parquet", row_group_size=700)
@@ -333,7 +334,6 @@ def parts(monkeypatch, tmp_path, seed):
     ],
 )
 def test_workers_join_the_same_rows(parts, pending, tmp_path):
-    pytest.importorskip("distributed")
     *files, made = parts
     options = {"window": "7d", "as_of": 12 * DAY, "pending": pending, "seed": 3}
     here = join(*files, **options)

@@ -128,8 +128,8 @@ def test_printed_trimming_ends_up_discarding_everything() -> None:
 def test_doubling_costs_a_constant_factor() -> None:
     env = zib.env.GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.4, 0.3], sigma=0.5)
     specs = {
-        "known": mab.ZITS(horizon=6_300, sigma=0.5),
-        "doubling": mab.Anytime(spec=mab.ZITS(horizon=100, sigma=0.5)),
+        "known": mab.ZIUCB(horizon=6_300, sigma=0.5),
+        "doubling": mab.Anytime(spec=mab.ZIUCB(horizon=100, sigma=0.5)),
     }
     found = zib.simulate(specs, env, horizon=6_300, replications=20, progress=False)
     known, doubling = found.mean()[:, -1]

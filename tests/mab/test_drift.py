@@ -178,7 +178,7 @@ def test_a_huge_reward_leaves_the_window_without_a_trace():
 
 
 def test_errors_do_not_add_up_in_a_window():
-    spec = mab.Windowed(mab.NormalTS(), 50)
+    spec = mab.Windowed(mab.ZITS(horizon=500, sigma=1.0), 50)
     bandit = zib.Bandit(spec, n_arms=K, seed=0)
     rng = np.random.default_rng(5)
     arms, rewards = rng.integers(K, size=200_000), 1e6 + rng.normal(size=200_000)
@@ -255,6 +255,7 @@ def test_bandit_features(wrapper, tmp_path):
     assert bandit.dumps() == twin.dumps()
 
 
+@pytest.mark.usefixtures("interpreting")
 def test_randomized_policies_inside_are_sampled():
     bandit = zib.Bandit(mab.Windowed(mab.NormalTS(), 30), n_arms=2, seed=0)
     bandit.update_many([0, 1, 0, 1], [1.0, 0.5, 0.0, 0.0])
@@ -262,6 +263,7 @@ def test_randomized_policies_inside_are_sampled():
 
 
 @pytest.mark.parametrize("length", [8, 25])
+@pytest.mark.usefixtures("interpreting")
 def test_arms_come_and_go_in_a_window(length):
     bandit = zib.Bandit(mab.Windowed(mab.UCBV(), length), arms=list("abcd"), seed=0)
     rng = np.random.default_rng(length)

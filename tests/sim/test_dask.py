@@ -19,8 +19,6 @@ import zib
 from zib.core import cluster as dask_backend
 from zib.sim import Store
 
-pytest.importorskip("distributed")
-pytestmark = pytest.mark.slow
 pytestmark = pytest.mark.slow
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from zib.core.cluster import local_cluster
 
-distributed = pytest.importorskip("distributed")
-psutil = pytest.importorskip("psutil")
 pytestmark = pytest.mark.slow
 
 
@@ -40,6 +38,8 @@ def test_it_speaks_tls_on_the_loopback_interface_only(cluster: Any) -> None:
 
 
 def test_a_client_without_the_key_is_refused(cluster: Any) -> None:
+    import distributed
+
     plain = cluster.scheduler_address.replace("tls://", "tcp://")
     with pytest.raises(OSError, match=r"tcp://|[Tt]imed out|refused"):
         distributed.Client(plain, timeout=3, set_as_default=False)
@@ -51,6 +51,8 @@ def test_a_client_without_the_key_is_refused(cluster: Any) -> None:
 
 
 def test_whatever_listens_says_nothing(cluster: Any) -> None:
+    import psutil
+
     me = psutil.Process()
     ports = {
         connection.laddr

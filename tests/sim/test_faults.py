@@ -20,8 +20,6 @@ import zib
 from zib.sim import Store
 
 pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.slow
 KILLS = {"threads": 15, "processes": 3, "dask": 12}
 
 
