@@ -118,7 +118,7 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 # A peer that does not install is left out, and the benchmark says why it is missing.
 $(BENCH_VENV)/.installed: pyproject.toml constraints.txt benchmarks/peers.txt | $(BENCH_VENV)/bin/python
-	$(BENCH_VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[data,dask,postgres]"
+	$(BENCH_VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e ".[data,dask,postgres,serve]"
 	@grep -vE '^[[:space:]]*(#|$$)' benchmarks/peers.txt | while read -r peer; do \
 	  $(BENCH_VENV)/bin/python $(PIP_INSTALL) --only-binary=:all: -c constraints.txt "$$peer" \
 	    >$(BENCH_VENV)/pip.log 2>&1 </dev/null && echo "installed $$peer" \

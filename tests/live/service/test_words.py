@@ -147,3 +147,9 @@ def test_one_huge_interval_does_not_press_the_others_into_a_corner() -> None:
     assert charts.scale_of([UNKNOWN]) is None
     assert 'class="cut"' in charts.interval_bar(Estimate(0.2, 0.0, 50.0), scale)
     assert 'class="cut"' not in charts.interval_bar(known[1], scale)
+
+
+def test_an_estimate_without_an_interval_says_why():
+    assert words.between(Estimate(2.0, 1.5, 2.5)) == "1.50 to 2.50"
+    assert words.between(Estimate(40.6, NAN, NAN)) == words.TOO_FEW
+    assert words.between(UNKNOWN) == ""

@@ -117,10 +117,13 @@ def p_value(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {number(p, 2)}"
 
 
+TOO_FEW = "too few to tell"
+
+
 def between(estimate: Estimate, said: Callable[[float], str] = amount) -> str:
-    """Return where an estimate lies, with its unit once, or nothing where that is not known."""
+    """Return where an estimate lies, with its unit once; nothing where there is no estimate."""
     if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
-        return ""
+        return TOO_FEW if math.isfinite(estimate.value) else ""
     return f"{said(estimate.low).removesuffix(' %')} to {said(estimate.high)}"
 
 
