@@ -13,6 +13,7 @@ from scipy import integrate, stats
 from zib import InvalidParameterError
 from zib.env import (
     Exponential,
+    Gamma,
     Gaussian,
     GaussianMixture,
     Law,
@@ -37,6 +38,7 @@ CONTINUOUS = [
     (Gaussian(-1.5, 0.7), stats.norm(-1.5, 0.7).cdf),
     (GaussianMixture(2.0, 0.5), _mixture_cdf),
     (Exponential(2.5), stats.expon(scale=2.5).cdf),
+    (Gamma(3.0, 2.5), stats.gamma(2.5, scale=1.2).cdf),
     (LogNormal(0.3, 0.8), stats.lognorm(s=0.8, scale=math.exp(0.3)).cdf),
     (StudentT(1.0, 2.0, 2.5), stats.t(2.5, 1.0, 2.0).cdf),
     (Pareto(3.0, 2.5), stats.pareto(2.5, scale=1.8).cdf),
@@ -51,7 +53,7 @@ names = [type(law).__name__ for law in LAWS]
 
 @pytest.mark.parametrize(("law", "cdf"), CONTINUOUS, ids=names)
 def test_draws_follow_the_law(law, cdf, rng):
-    # Kolmogorov-Smirnov at level 1e-5: each of the 9 cases fails by chance with that probability.
+    # Kolmogorov-Smirnov at level 1e-5: each of the 10 cases fails by chance with that probability.
     assert stats.kstest(law.sample(rng, 20_000), cdf).pvalue > 1e-5
 
 

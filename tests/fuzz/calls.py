@@ -170,6 +170,7 @@ def constructors() -> Iterator[Call]:
         env.LogNormal(0.1, 0.5),
         env.Pareto(2.0, 1.5),
         env.Lomax(2.0, 1.5),
+        env.Gamma(2.0, 1.5),
         env.Uniform(0.0, 2.0),
         env.StudentT(1.0, 1.0, 3.0),
         env.Empirical([1.0, 2.0], [0.5, 0.5]),
@@ -265,6 +266,7 @@ THEORY: dict[str, list[dict[str, Any]]] = {
         {"mean": 2.0, "prob": 0.2, "target": 0.5, "family": "gamma", "shape": 2.0},
     ],
     "exponential_subexponential_size": [{"mean": 2.0}],
+    "gamma_subexponential_size": [{"scale": 2.0, "shape": 0.5}],
     "given_count_radius": [{"count": 100, "delta": 0.05, "sigma": 1.0}],
     "heavy_tail_minimax_bound": [
         {"n_arms": 10, "prob_min": 0.2, "horizon": 1e10, "epsilon": 1.0, "moment": 5.0}

@@ -169,6 +169,16 @@ def test_alpha_without_noise_is_kearns_saul() -> None:
     assert found**2 == pytest.approx(theory.product_variance_proxy(2.0, 0.2, 0.0), rel=1e-12)
 
 
+@pytest.mark.parametrize("shape", [0.05, 1.0, 4.0, 300.0])
+def test_the_smallest_size_of_a_gamma_law(shape: float) -> None:
+    lam = theory.gamma_subexponential_size(2.0, shape)
+    u = 2.0 / lam
+    assert -shape * (math.log1p(-u) + u) == pytest.approx(0.5, rel=1e-5)
+    s = np.linspace(-1, 1, 4001) / lam
+    log_mgf = -shape * (np.log1p(-2.0 * s) + 2.0 * s)
+    assert np.all(log_mgf <= s**2 * lam**2 / 2 * (1 + 1e-5))
+
+
 def test_the_smallest_size_of_an_exponential_law() -> None:
     lam = theory.exponential_subexponential_size(3.0)
     u = 3.0 / lam

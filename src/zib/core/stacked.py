@@ -12,22 +12,26 @@ from numba.extending import lower_builtin, type_callable
 from zib.core.state import claim
 
 
-def stacked(state: Any, n: int) -> Any:
-    """Return `n` copies of a state of arrays and nested tuples of arrays, as one such state."""
+def stacked(state: Any, n: int, *, side_by_side: bool = False) -> Any:
+    """Return `n` copies of a state of arrays and nested tuples of arrays, as one such state.
+
+    With `side_by_side` the same entry of all of them lies side by side in memory, which is how a
+    GPU reads fast.
+    """
     if isinstance(state, np.ndarray):
         claim(n, *state.shape)
-        out = np.zeros((n, *state.shape), dtype=state.dtype)
+        out = np.zeros((n, *state.shape), state.dtype, order="F" if side_by_side else "C")
         if state.any():  # memory that is never written to is never taken
             out[:] = state
         return out
-    return type(state)(*(stacked(part, n) for part in state))
+    return type(state)(*(stacked(part, n, side_by_side=side_by_side) for part in state))
 
 
 def row_of(state: Any, k: int) -> Any:
     """Return the k-th of the states in `state`: views, not copies."""
-    if isinstance(state, np.ndarray):
-        return state[k]
-    return type(state)(*(row_of(part, k) for part in state))
+    if isinstance(state, tuple):
+        return type(state)(*(row_of(part, k) for part in state))
+    return state[k]
 
 
 # Compiled code cannot build a tuple of any form in Python, and a function that does not count

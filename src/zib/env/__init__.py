@@ -17,6 +17,7 @@ from zib.env.drift import (
 from zib.env.laws import (
     Constant,
     Exponential,
+    Gamma,
     Gaussian,
     GaussianMixture,
     Law,
@@ -70,6 +71,7 @@ __all__ = [
     "Environment",
     "Exponential",
     "ExponentialMAB",
+    "Gamma",
     "Gaussian",
     "GaussianMAB",
     "GaussianMixture",

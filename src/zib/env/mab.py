@@ -373,10 +373,13 @@ class RandomMAB(Environment, positional=6):
         """Return a size of the non-zero part that is valid for every arm that can be drawn."""
         return max(self.law(mean).size(kind) for mean in self.magnitudes)
 
+    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw magnitudes, then probabilities, of all arms."""
+        return rng.uniform(*self.magnitudes, self.n_arms), rng.uniform(*self.probs, self.n_arms)
+
     def instance(self, rng: np.random.Generator) -> MAB:
-        """Draw magnitudes, then probabilities, and return the environment they make."""
-        means = rng.uniform(*self.magnitudes, self.n_arms)
-        probs = rng.uniform(*self.probs, self.n_arms)
+        """Draw magnitudes and probabilities, and return the environment they make."""
+        means, probs = self.draw_parameters(rng)
         if self.family == "gaussian":
             return GaussianMAB(means, probs, self.sigma)
         if self.family == "mixture":

@@ -218,6 +218,10 @@ class ZIHeavyUCB(Spec):
     label = "ZI-UCB heavy"
 
 
+# Where compiled code finds the field `index`: by name it would find the method of all tuples.
+_INDEX = ZIHeavyUCB._fields.index("index")
+
+
 class Trimmed(Part):
     """What `ZIHeavyUCB` keeps about an arm."""
 
@@ -275,7 +279,7 @@ def _heavy_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             out[k] = np.inf
             continue
         paid = state.nonzero[k] > 0.0
-        if spec.index == PRINTED:
+        if spec[_INDEX] == PRINTED:
             out[k] = state.own.prob_upper[k]
             if paid:
                 top = max(top, state.own.mean_upper[k])

@@ -25,6 +25,7 @@ from zib.core.spec import label_of
 from zib.sim import delayed as delayed  # which makes its loop known
 from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code
 from zib.sim.loop import player_of
+from zib.sim.many import play_on
 
 if TYPE_CHECKING:
     from zib.sim.store import Store
@@ -35,6 +36,10 @@ FORMAT = 2  # of the keys: raise it when the same words come to mean other numbe
 # matter, or a larger study could not take over the blocks of a smaller one.
 BLOCK_ROUNDS, BLOCK_ROUNDS_CONTEXTUAL = 2_000_000, 50_000
 LONGEST_BLOCK = 256
+# Where each replication draws by itself a block is what a GPU plays at once, if its file is not
+# too large.
+MANY, MANY_BYTES = 131_072, 2**28
+NUMPY, COUNTER, CUDA = ENGINES = ("numpy", "counter", "cuda")
 
 
 class Block(NamedTuple):
@@ -93,6 +98,9 @@ class Plan:
         Rounds at which regret and reward are recorded; the last is the horizon.
     replications, seed
         Replication r of seed s draws from streams named after both.
+    engine
+        Who draws rewards: "numpy", or each replication by itself, on processors ("counter") or on a
+        GPU ("cuda"), where logarithms differ in the last bit.
     """
 
     labels: tuple[str, ...]
@@ -101,6 +109,7 @@ class Plan:
     checkpoints: NDArray[np.int64] = field(repr=False)
     replications: int
     seed: int
+    engine: str = NUMPY
 
     @classmethod
     def of(
@@ -112,6 +121,7 @@ class Plan:
         replications: int = 50,
         seed: int = 0,
         checkpoints: int | Sequence[int] = 200,
+        engine: str = NUMPY,
     ) -> Plan:
         """Check everything and return the plan; the parameters are those of `zib.simulate`.
 
@@ -133,6 +143,7 @@ class Plan:
             _rounds(checkpoints, horizon),
             check.integer("replications", replications, low=1),
             check.seed("seed", seed),
+            engine,
         )
 
     @property
@@ -143,6 +154,8 @@ class Plan:
     @property
     def block_length(self) -> int:
         """Replications of a whole block."""
+        if self.engine != NUMPY:
+            return max(1, min(MANY, MANY_BYTES // (16 * self.checkpoints.size)))
         rounds = BLOCK_ROUNDS
         if hasattr(self.environment, "n_features"):
             rounds = BLOCK_ROUNDS_CONTEXTUAL
@@ -172,9 +185,12 @@ class Plan:
 
     def _policy_hash(self, spec: Any, environment: str, around: frozenset[str]) -> str:
         content, own = fingerprint(spec)
-        modules = own | around | {player_of(self.environment).__module__}
+        player = player_of(self.environment) if self.engine == NUMPY else play_on
+        modules = own | around | {player.__module__}
+        other = {} if self.engine == NUMPY else {"engine": self.engine}
         return hash_of(
             {
+                **other,
                 "format": FORMAT,
                 "spec": content,
                 "environment": environment,
@@ -217,6 +233,7 @@ class Plan:
             "seed": self.seed,
             "checkpoints": self.checkpoints.tolist(),
             "block_length": self.block_length,
+            "engine": self.engine,
         }
         try:
             data["hashes"] = dict(zip(self.labels, self.policy_hashes, strict=True))

@@ -1,4 +1,4 @@
-"""Who plays: this thread, several threads or processes (`zib.sim.dask`: a cluster).
+"""Who plays: this thread, several threads or processes, a GPU (`zib.sim.dask`: a cluster).
 
 A worker is handed parts of blocks (see `zib.sim.schedule`). Each replication names its own random
 streams, so the answer depends neither on the backend nor on the number of workers. A backend stops
@@ -24,11 +24,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from zib.sim import cuda
 from zib.sim.loop import Run, play, tell_nobody
-from zib.sim.plan import Block, Plan
+from zib.sim.many import play_many
+from zib.sim.plan import BLOCK_ROUNDS, COUNTER, NUMPY, Block, Plan
 from zib.sim.schedule import POLL, Schedule
 
-BACKENDS = ("serial", "threads", "processes", "dask")
+BACKENDS = ("serial", "threads", "processes", "dask", "counter", "cuda")
 SLICE = 1.0  # seconds after which a worker hands over what it has
 PAUSE = 0.1  # seconds between two drawings of the bar
 
@@ -52,6 +54,11 @@ def play_part(plan: Plan, part: Block, on_checkpoint: Tick = tell_nobody) -> Run
     What fails again when the rest is asked for raises then: no finished replication is lost.
     """
     spec = plan.specs[part.policy]
+    if plan.engine == COUNTER:
+        last = min(part.last, part.first + max(1, BLOCK_ROUNDS // plan.horizon))
+        rows = play_many(spec, plan.environment, plan.checkpoints, plan.seed, part.first, last)
+        on_checkpoint(rows.regret.size)
+        return rows
     until = time.monotonic() + SLICE
     runs: list[Run] = []
     for replication in range(part.first, part.last):
@@ -78,7 +85,10 @@ def warm_up(plan: Plan, policies: list[int]) -> None:
     """Compile what the policies need here, once, so that no two workers compile the same."""
     rounds = np.array([2], dtype=np.int64)
     for policy in policies:
-        play(plan.specs[policy], plan.environment, rounds, plan.seed, 0)
+        if plan.engine == NUMPY:
+            play(plan.specs[policy], plan.environment, rounds, plan.seed, 0)
+        else:  # two: rows of one alone lie in memory in another way
+            play_many(plan.specs[policy], plan.environment, rounds, plan.seed, 0, 2)
 
 
 def default_workers() -> int:
@@ -94,7 +104,9 @@ def run_all(plan: Plan, schedule: Schedule, backend: str, workers: int, tick: Ti
     schedule.cut_for(workers)
     if backend == "serial":
         _serial(plan, schedule, tick)
-    elif backend == "threads":
+    elif backend == "cuda":
+        _on_gpu(plan, schedule, tick)
+    elif backend in ("threads", "counter"):
         _threads(plan, schedule, workers, tick)
     else:
         _processes(plan, schedule, workers, tick)
@@ -106,6 +118,20 @@ def _serial(plan: Plan, schedule: Schedule, tick: Tick) -> None:
             # one by one: an interruption costs one replication
             one = part._replace(last=part.first + 1)
             schedule.take(part, play_part(plan, one, tick))
+    except KeyboardInterrupt:
+        raise Interrupted from None
+
+
+def _on_gpu(plan: Plan, schedule: Schedule, tick: Tick) -> None:
+    """Play block by block; an interruption costs the one that is being played."""
+    schedule.cut_for(1, least=plan.block_length)
+    try:
+        for part in schedule.each():
+            spec = plan.specs[part.policy]
+            rows = cuda.play_many(
+                spec, plan.environment, plan.checkpoints, plan.seed, part.first, part.last, tick
+            )
+            schedule.take(part, rows)
     except KeyboardInterrupt:
         raise Interrupted from None
 

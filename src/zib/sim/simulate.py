@@ -16,9 +16,12 @@ import numpy as np
 from zib.core import sources
 from zib.core import validate as check
 from zib.core.cluster import require_distributed
+from zib.env.arrays import world_of
+from zib.sim import cuda
 from zib.sim.dask import run_dask
 from zib.sim.keys import CannotBeStored
-from zib.sim.plan import Plan
+from zib.sim.many import check_playable
+from zib.sim.plan import ENGINES, NUMPY, Plan
 from zib.sim.results import CollectRuns, Results
 from zib.sim.run import BACKENDS, Interrupted, default_workers, run_all, showing, warm_up
 from zib.sim.schedule import Schedule
@@ -93,11 +96,14 @@ def simulate(
     replications
         Independent repetitions. The j-th pull of an arm pays the same to every policy.
     seed
-        A whole number ≥ 0; with it, results do not depend on backend, workers or other policies.
+        A whole number ≥ 0; with it, results do not depend on workers or other policies, nor on the
+        backend, but for ``"counter"`` and ``"cuda"``, which draw rewards in another way.
     checkpoints
         Rounds at which to record: how many (evenly spaced), or the rounds themselves.
     backend
-        ``"threads"`` (default), ``"processes"``, ``"serial"`` or ``"dask"`` (``zib[dask]``).
+        ``"threads"`` (default), ``"processes"``, ``"serial"`` or ``"dask"`` (``zib[dask]``);
+        ``"cuda"`` (``zib[cuda]``) plays many thousand replications at once on an NVIDIA GPU, and
+        ``"counter"`` plays the same on the processors.
     workers
         How many; all processors by default. A cluster named by `scheduler` has its own.
     progress
@@ -143,6 +149,7 @@ def simulate(
     >>> result.regret.shape
     (2, 4, 200)
     """
+    check.choice("backend", backend, BACKENDS)
     plan = Plan.of(
         policies,
         env,
@@ -150,14 +157,20 @@ def simulate(
         replications=replications,
         seed=seed,
         checkpoints=checkpoints,
+        engine=backend if backend in ENGINES else NUMPY,
     )
-    check.choice("backend", backend, BACKENDS)
     workers = default_workers() if workers is None else check.integer("workers", workers, low=1)
     check.choice("keep", keep, KEEP)
     if not callable(progress):
         check.flag("progress", progress)
+    if plan.engine != NUMPY:
+        for spec in plan.specs:
+            check_playable(spec)
+        world_of(plan.environment, plan.seed, 0, 1)
     if backend == "dask":
         require_distributed()
+    elif backend == "cuda":
+        cuda.require_gpu()
     elif scheduler is not None:
         raise check.InvalidParameterError(
             f"`scheduler` is for `backend`='dask'; got {check.shown(scheduler)} with {backend!r}"
@@ -174,7 +187,10 @@ def simulate(
         schedule = Schedule(plan, kept, collector, tick)
         try:
             schedule.look_up()
-            if scheduler is None:
+            if backend == "cuda" and isinstance(collector, CollectSummary) and kept is None:
+                cuda.summarise(plan, collector, tick)
+                return so_far()
+            if scheduler is None and backend != "cuda":
                 warm_up(plan, schedule.policies)  # here, once, so that no two workers compile it
             if backend == "dask" and schedule.unfinished:
                 run_dask(plan, schedule, workers, scheduler, tick)

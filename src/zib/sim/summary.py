@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zib.core import validate as check
+from zib.core.kernel import jitable
 from zib.sim.loop import Run
 from zib.sim.plan import Block, Plan
 from zib.sim.results import Difference, Measured, empty_runs, half_width
@@ -22,7 +24,14 @@ ARRAYS = ("mean", "squares", "pair_squares", "reward", "pulls", "quantiles")
 EXACT = 1_000  # replications up to which quantiles are exact
 WIDTH = 0.01  # of a bin, relative to the value: an answer is off by half of it at most
 FEW = 64  # rows counted at a time, so that counting takes little memory
+LOWEST_BIN, BINS = -4_096, 8_193  # where values are counted elsewhere: up to e⁴⁰ times `SMALL`
 SMALL = 1e-4  # of the largest of the first values of a column: below, bins are equally wide
+
+
+@jitable
+def bin_of(value: float, scale: float) -> int:
+    """Return the bin of a value: arcsinh is the logarithm of large values, and linear around 0."""
+    return round(math.asinh(value / scale) / WIDTH)
 
 
 class Quantiles:
@@ -59,23 +68,42 @@ class Quantiles:
             self._count(rows)
 
     def _start_counting(self) -> None:
+        self.start_bins(np.max([np.abs(rows).max(axis=0) for rows in self._first], axis=0))
+        for rows in self._first:
+            self._count(rows)
+        self._first = []
+
+    def start_bins(self, largest: Floats) -> None:
+        """Count from now on, in bins; `largest` is the size of the first values per column."""
         import boost_histogram as bh
 
-        largest = np.max([np.abs(rows).max(axis=0) for rows in self._first], axis=0)
         self._scale = np.where(largest > 0.0, SMALL * largest, 1.0)
         self._bins = bh.Histogram(
             bh.axis.Integer(0, self._columns, underflow=False, overflow=False),
             bh.axis.Integer(0, 1, growth=True),
             storage=bh.storage.Int64(),
         )
-        for rows in self._first:
-            self._count(rows)
-        self._first = []
+
+    @property
+    def scale(self) -> Floats | None:
+        """What values are divided by before they are sorted into bins; None before there are any.
+
+        See `bin_of`.
+        """
+        return None if self._bins is None else self._scale
+
+    def add_counts(self, lowest: int, counts: NDArray[np.int64]) -> None:
+        """Take values that were counted elsewhere, shape (columns, bins), from bin `lowest` on."""
+        column, at = np.nonzero(counts)
+        bins = lowest + at
+        self._bins.fill(column, bins)  # one of each, which makes room for them
+        first = round(self._bins.axes[1].edges[0])
+        self._bins.view()[column, bins - first] += counts[column, at] - 1
 
     def _count(self, rows: Floats) -> None:
         for at in range(0, len(rows), FEW):
             few = rows[at : at + FEW]
-            # arcsinh is the logarithm of large values, and linear around 0
+            # `bin_of`, for all at once
             bins = np.rint(np.arcsinh(few / self._scale) / WIDTH).astype(np.int64)
             self._bins.fill(np.tile(np.arange(self._columns), len(few)), bins.ravel())
 
@@ -233,7 +261,10 @@ class CollectSummary:
 
     def add(self, runs: Mapping[Block, Run]) -> None:
         """Take the same replications of every policy."""
-        rows = [runs[block] for block in sorted(runs)]  # by policy
+        self.add_rows([runs[block] for block in sorted(runs)])  # by policy
+
+    def add_rows(self, rows: Sequence[Run]) -> None:
+        """Take the same replications of every policy, in their order."""
         for i, run in enumerate(rows):
             self._regret[i].add(run.regret)
             self._reward[i].add(run.reward)
@@ -242,6 +273,43 @@ class CollectSummary:
         for moments, (a, b) in zip(self._pairs, combinations(rows, 2), strict=True):
             moments.add(a.regret - b.regret)
         self._count += len(rows[0].regret)
+
+    # What was added up and counted elsewhere, for all policies, and then `counted`.
+
+    def add_moments(self, what: str, number: int, n: int, mean: Floats, squares: Floats) -> None:
+        """Take mean and squared deviations of `n` replications.
+
+        `what` is "regret", "reward" or "pulls" of policy `number`, or "pairs": of the regrets of
+        two policies, in the order of `itertools.combinations`.
+        """
+        part = Moments(mean.size)
+        part.count, part.mean, part.m2 = np.full(mean.size, float(n)), mean, squares
+        kept: list[Moments] = getattr(self, f"_{what}")
+        kept[number].merge(part)
+
+    def bins_of(self, policy: int, largest: Callable[[], Floats]) -> Floats:
+        """Return the scale of the bins that regrets of a policy are counted in.
+
+        `largest` is asked for the size of the first values, if these are the first.
+        """
+        quantiles = self._quantiles[policy]
+        if quantiles.scale is None:
+            quantiles.start_bins(largest())
+        assert quantiles.scale is not None
+        return quantiles.scale
+
+    def add_counts(self, policy: int, lowest: int, counts: NDArray[np.int64]) -> None:
+        """Take regrets of a policy that were counted in bins."""
+        self._quantiles[policy].add_counts(lowest, counts)
+
+    def counted(self, n: int) -> None:
+        """Say that `n` more replications of all policies are in here."""
+        self._count += n
+
+    @property
+    def replications(self) -> int:
+        """How many replications are wanted."""
+        return self._plan.replications
 
     @property
     def finished(self) -> int:

@@ -63,6 +63,7 @@ from zib.theory.regret import (
 )
 from zib.theory.sizes import (
     exponential_subexponential_size,
+    gamma_subexponential_size,
     product_subexponential_size,
     product_variance_proxy,
     product_variance_proxy_gradient,
@@ -90,6 +91,7 @@ __all__ = [
     "divergence_to",
     "error_share",
     "exponential_subexponential_size",
+    "gamma_subexponential_size",
     "gaussian_beta_tail",
     "given_count_radius",
     "heavy_tail_minimax_bound",

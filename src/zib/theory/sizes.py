@@ -26,10 +26,6 @@ from zib.core.kernel import borrowing
 from zib.theory._vectorise import NONNEGATIVE, POSITIVE, REAL, UNIT, UNIT_OPEN, number, over
 from zib.theory.elementary import log1p_defect
 
-# Solution of -log(1-u) - u = 1/2: the smallest sub-exponential size of an exponential law of
-# mean m is m/u.
-_U_EXPONENTIAL = 0.698290437315664
-
 
 @borrowing
 def _exp_defect(u: float) -> float:
@@ -407,4 +403,33 @@ def exponential_subexponential_size(mean: ArrayLike) -> Any:
     >>> round(exponential_subexponential_size(1.0), 4)
     1.4321
     """
-    return number(POSITIVE("mean", mean) / _U_EXPONENTIAL)
+    return gamma_subexponential_size(POSITIVE("mean", mean), 1.0)
+
+
+def gamma_subexponential_size(scale: ArrayLike, shape: ArrayLike) -> Any:
+    """Return the smallest sub-exponential size of a gamma law.
+
+    Parameters
+    ----------
+    scale, shape
+        Of the law, > 0; its mean is their product.
+
+    Returns
+    -------
+    float or ndarray
+        lam = scale/u, where -log(1-u) - u = 1/(2 shape).
+
+    Notes
+    -----
+    log E exp(s(X - E X)) = -shape [log(1 - s scale) + s scale], which divided by s² increases in s:
+    the condition binds at s = 1/lam. With Lambert's W, u = 1 + W(-exp(-1 - 1/(2 shape))).
+
+    Examples
+    --------
+    >>> round(gamma_subexponential_size(2.0, 3.0), 4)
+    4.2372
+    """
+    from scipy.special import lambertw
+
+    below: Any = -np.exp(-1.0 - 0.5 / POSITIVE("shape", shape))
+    return number(POSITIVE("scale", scale) / (1.0 + np.real(lambertw(below))))

@@ -301,6 +301,7 @@ class Application:
     # --------------------------------------------------------------------------- starting, stopping
 
     async def _live(self, receive: Receive, send: Send) -> None:
+        interval = sys.getswitchinterval()
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -318,6 +319,8 @@ class Application:
                 self.stop()
                 if self._close is not None:
                     await asyncio.to_thread(self._close)
+                gc.unfreeze()  # the process may go on to do something else
+                sys.setswitchinterval(interval)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
