@@ -21,6 +21,7 @@ TOPICS = (
     "limit",
     "online",
     "simulated",
+    "cuda",
     "contextual",
     "logs",
     "memory",

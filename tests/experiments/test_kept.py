@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from tests.experiments.test_runner import PNG, fake_record
 
 from zib.experiments import runner
 from zib.experiments.loan_study import KZ_FILE
-from zib.experiments.record import Record
+from zib.experiments.record import Context, Record
 from zib.experiments.runner import reproduce
 from zib.sim import Store
 
@@ -116,7 +117,8 @@ def test_without_a_store_nothing_is_kept(fake, tmp_path):
 
 
 def test_every_experiment_has_a_key_of_its_own():
-    keys = {runner.key_of(item, "quick", 0) for item in runner.experiments().values()}
+    context = Context("quick", 0, None, Path())
+    keys = {runner.key_of(item, context) for item in runner.experiments().values()}
     assert None not in keys
     assert len(keys) == len(runner.experiments())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,12 +12,10 @@ from zib.cli.program import INTERRUPTED, app, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from rich.console import Console
 
     from zib.experiments.record import Record
-    from zib.sim import Store
 
 
 class Scale(StrEnum):
@@ -41,6 +39,17 @@ def reproduce(
         int | None, typer.Option(help="Threads; all processors by default.", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    backend: Annotated[
+        str,
+        typer.Option(
+            help="Who plays: threads, serial, processes; cuda: an NVIDIA GPU, where it can; "
+            "counter: the same as cuda, on the processors."
+        ),
+    ] = "threads",
+    replications: Annotated[
+        int | None,
+        typer.Option(help="How many to play, instead of those of the scale.", min=2),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -74,7 +83,19 @@ def reproduce(
         refuse(str(error))
     started = time.monotonic()
     try:
-        finished = _run(console, names, scale.value, folder, workers, seed, kept)
+        finished = _run(
+            console,
+            names,
+            scale=scale.value,
+            out=folder,
+            workers=workers,
+            seed=seed,
+            store=kept,
+            backend=backend,
+            replications=replications,
+        )
+    except InvalidParameterError as error:
+        refuse(str(error))
     except Interrupted as stop:
         whole = [name for name, record in stop.finished.items() if not record.interrupted]
         partly = [name for name, record in stop.finished.items() if record.interrupted]
@@ -98,15 +119,8 @@ def reproduce(
     )
 
 
-def _run(
-    console: Console,
-    names: list[str],
-    scale: Literal["quick", "paper"],
-    folder: Path,
-    workers: int | None,
-    seed: int,
-    store: Store | None,
-) -> Mapping[str, Record]:
+def _run(console: Console, names: list[str], **options: Any) -> Mapping[str, Record]:
+    """Run experiments with a bar that shows how far they are."""
     from rich.progress import (
         BarColumn,
         Progress,
@@ -151,15 +165,7 @@ def _run(
                 shown = item
                 console.print(f"running {item} ...", highlight=False)
 
-        return run_experiments(
-            names,
-            scale=scale,
-            out=folder,
-            workers=workers,
-            seed=seed,
-            tell=tell,
-            store=store,
-        )
+        return run_experiments(names, tell=tell, **options)
 
 
 def _expected_end(started: float, now: float, done: float) -> float:

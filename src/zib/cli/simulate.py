@@ -34,7 +34,9 @@ def simulate(
     out: Annotated[str | None, typer.Option(help="Folder for report, figures and numbers.")] = None,
     replications: Annotated[int | None, typer.Option(help="Repetitions.", min=1)] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0)] = None,
-    backend: Annotated[str | None, typer.Option(help="serial, threads, processes or dask.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="serial, threads, processes, dask, cuda or counter.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="How many.", min=1)] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler; implies --backend dask.")
@@ -181,6 +183,8 @@ def _sentences(study: Study, found: Estimate) -> Iterator[str]:
         yield "Time: a moment; nothing has to be played."
     elif found.workers is None:
         yield f"Time: {duration(found.computing)} of computing, shared by the cluster's workers."
+    elif study.how.backend == "cuda":
+        yield f"Time: {duration(found.computing)} on one processor; a GPU takes a part of that."
     else:
         many = "1 worker" if found.workers == 1 else f"{found.workers} workers"
         yield (

@@ -18,11 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import zib
+from zib.core.validate import InvalidParameterError
+from zib.env.arrays import world_of
 from zib.experiments.draw import Drawn, Look, regret_figures, rounds_to_record
 from zib.experiments.judge import judged
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
 from zib.report import paper_style, save_figure
 from zib.sim import Results
+from zib.sim.many import check_playable
+from zib.sim.plan import NUMPY, engine_of
 
 Found = TypeVar("Found")
 T = TypeVar("T")
@@ -30,11 +34,18 @@ Floats = NDArray[np.float64]
 
 
 class Scaled(Generic[T]):
-    """A value that depends on the scale: read on an experiment, it is that of its own scale."""
+    """A value that depends on the scale: read on an experiment, it is that of its own scale.
+
+    One called `replications` gives way to the number that the user wants.
+    """
 
     def __init__(self, *, quick: T, paper: T) -> None:
         self.quick = quick
         self.paper = paper
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
     @overload
     def __get__(self, experiment: None, owner: object) -> Scaled[T]: ...
@@ -43,6 +54,9 @@ class Scaled(Generic[T]):
     def __get__(self, experiment: Experiment[Any] | None, owner: object) -> T | Scaled[T]:
         if experiment is None:
             return self
+        wanted = experiment.context.replications
+        if wanted is not None and self._name == "replications":
+            return wanted  # type: ignore[return-value]
         return self.quick if experiment.context.quick else self.paper
 
 
@@ -244,6 +258,7 @@ def play(context: Context, panel: Panel, tell: Callable[[int, int], None] | None
             replications=panel.replications,
             seed=context.seed if panel.seed is None else panel.seed,
             checkpoints=rounds_to_record(panel.horizon) if rounds is None else rounds,
+            backend=_backend(context, panel, policies),
             workers=context.workers,
             progress=tell or False,
             store=context.store,
@@ -253,6 +268,18 @@ def play(context: Context, panel: Panel, tell: Callable[[int, int], None] | None
     references = panel.reference(result.checkpoints) if panel.reference else {}
     known = vars(panel) | {"policies": policies, "title": panel.title or panel.name}
     return Played(**known, result=result, references=references)
+
+
+def _backend(context: Context, panel: Panel, policies: Mapping[str, Any]) -> str:
+    """Return who plays a panel: threads where the wanted backend cannot."""
+    if engine_of(context.backend) != NUMPY:
+        try:
+            for spec in policies.values():
+                check_playable(spec)
+            world_of(panel.env, context.seed, 0, 1)
+        except InvalidParameterError:
+            return "threads"
+    return context.backend
 
 
 class Simulated(Experiment["list[Played]"]):

@@ -129,7 +129,8 @@ class Record:
 class Context:
     """What an experiment is told: how much to do, with which seed, where, and whom to tell.
 
-    `store` is where simulations are looked up and kept.
+    `store` is where simulations are looked up and kept, `backend` who plays them, `replications`
+    how many are played instead of those of the scale.
     """
 
     scale: Scale
@@ -138,6 +139,8 @@ class Context:
     folder: Path
     tell: Callable[[str, float], None] = lambda message, done: None
     store: Store | None = None
+    backend: str = "threads"
+    replications: int | None = None
 
     @property
     def quick(self) -> bool:

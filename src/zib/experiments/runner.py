@@ -35,7 +35,10 @@ from zib.experiments.harness import Experiment
 from zib.experiments.loan_study import data_files
 from zib.experiments.record import SCALES, Context, Record, Scale
 from zib.sim import CannotBeStored, Store
+from zib.sim.cuda import require_gpu
 from zib.sim.keys import user_code
+from zib.sim.plan import engine_of
+from zib.sim.run import BACKENDS
 from zib.sim.store import as_store
 
 KEPT_FORMAT = 1  # raise it when stored items can no longer be read
@@ -155,6 +158,8 @@ def reproduce(
     seed: int = 0,
     tell: Tell | None = None,
     store: bool | str | Path | Store | None = None,
+    backend: str = "threads",
+    replications: int | None = None,
 ) -> dict[str, Record]:
     """Run experiments and write figures, numbers and one report.
 
@@ -177,6 +182,11 @@ def reproduce(
         Where finished simulations and items are looked up and kept: True for the user's store, a
         folder, or a `zib.sim.Store`. With it an unchanged item is read instead of run, and an
         interrupted one goes on where it was.
+    backend
+        Who plays simulations: ``"threads"``, ``"serial"``, ``"processes"``, or ``"cuda"`` and
+        ``"counter"``, of which see `zib.simulate`; what those two cannot play, threads do.
+    replications
+        How many to play instead of those of the scale, where an item has replications.
 
     Returns
     -------
@@ -197,6 +207,11 @@ def reproduce(
     seed = integer("seed", seed, 0)
     if workers is not None:
         workers = integer("workers", workers, 1)
+    if replications is not None:
+        replications = integer("replications", replications, 2)
+    choice("backend", backend, tuple(name for name in BACKENDS if name != "dask"))
+    if backend == "cuda":
+        require_gpu()
     kept_in = as_store(store)
     names = resolve(only)
     folder = prepare_folder(out)
@@ -204,12 +219,21 @@ def reproduce(
     total = sum(experiment.weight for experiment in wanted.values())
     done = 0.0
     finished: dict[str, Record] = {}
-    to_run = [item for item in wanted.values() if not _is_kept(item, scale, seed, kept_in)]
+    asked = Context(
+        scale,
+        seed,
+        workers,
+        folder,
+        store=kept_in,
+        backend=backend,
+        replications=replications,
+    )
+    to_run = [item for item in wanted.values() if not _is_kept(item, asked)]
     with compiling_ahead(to_run):
         for name, experiment in wanted.items():
             progress = _progress(tell, name, done / total, experiment.weight / total)
             progress("starting", 0.0)
-            context = Context(scale, seed, workers, folder / name, progress, kept_in)
+            context = replace(asked, folder=folder / name, tell=progress)
             try:
                 record = _run(experiment, context)
             except KeyboardInterrupt:
@@ -225,15 +249,15 @@ def reproduce(
     return finished
 
 
-def _is_kept(experiment: Item, scale: Scale, seed: int, store: Store | None) -> bool:
-    key = None if store is None else key_of(experiment, scale, seed)
-    return store is not None and key is not None and key in store
+def _is_kept(experiment: Item, context: Context) -> bool:
+    key = None if context.store is None else key_of(experiment, context)
+    return context.store is not None and key is not None and key in context.store
 
 
 def _run(experiment: Item, context: Context) -> Record:
     """Return the record of an experiment: from the store if it is there, by running it if not."""
     store = context.store
-    key = None if store is None else key_of(experiment, context.scale, context.seed)
+    key = None if store is None else key_of(experiment, context)
     if store is None or key is None:
         return experiment.run(context)
     found = restore(store, key, context.folder)
@@ -291,7 +315,7 @@ def compiling_ahead(items: Sequence[Item]) -> Iterator[None]:
 # ------------------------------------------------------------------------------ items in the store
 
 
-def key_of(experiment: Item, scale: Scale, seed: int) -> str | None:
+def key_of(experiment: Item, context: Context) -> str | None:
     """Return the key of a finished experiment, or None if its code has no file."""
     name = experiment.__module__
     if name not in sys.modules:
@@ -303,8 +327,10 @@ def key_of(experiment: Item, scale: Scale, seed: int) -> str | None:
     content = {
         "experiment": name,
         "format": KEPT_FORMAT,
-        "scale": scale,
-        "seed": seed,
+        "scale": context.scale,
+        "seed": context.seed,
+        "replications": context.replications,
+        "engine": engine_of(context.backend),
         "code": code,
         "versions": {package: _version(package) for package in PACKAGES},
         "machine": platform.machine(),

@@ -42,6 +42,11 @@ MANY, MANY_BYTES = 131_072, 2**28
 NUMPY, COUNTER, CUDA = ENGINES = ("numpy", "counter", "cuda")
 
 
+def engine_of(backend: str) -> str:
+    """Return who draws rewards where this backend plays."""
+    return backend if backend in ENGINES else NUMPY
+
+
 class Block(NamedTuple):
     """Replications first, …, last − 1 of one policy."""
 

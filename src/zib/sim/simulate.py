@@ -21,7 +21,7 @@ from zib.sim import cuda
 from zib.sim.dask import run_dask
 from zib.sim.keys import CannotBeStored
 from zib.sim.many import check_playable
-from zib.sim.plan import ENGINES, NUMPY, Plan
+from zib.sim.plan import NUMPY, Plan, engine_of
 from zib.sim.results import CollectRuns, Results
 from zib.sim.run import BACKENDS, Interrupted, default_workers, run_all, showing, warm_up
 from zib.sim.schedule import Schedule
@@ -157,7 +157,7 @@ def simulate(
         replications=replications,
         seed=seed,
         checkpoints=checkpoints,
-        engine=backend if backend in ENGINES else NUMPY,
+        engine=engine_of(backend),
     )
     workers = default_workers() if workers is None else check.integer("workers", workers, low=1)
     check.choice("keep", keep, KEEP)

@@ -15,7 +15,7 @@ from zib.core import toml
 from zib.core import validate as check
 from zib.core.toml import as_table, check_keys, joined, suggestion
 from zib.core.validate import InvalidParameterError
-from zib.sim.plan import Plan
+from zib.sim.plan import Plan, engine_of
 from zib.sim.run import BACKENDS
 from zib.studies.build import (
     Given,
@@ -127,7 +127,8 @@ class Study:
 
     def plan(self, case: Case) -> Plan:
         """Return the plan of one environment: its tasks, by name."""
-        return Plan.of(case.policies, case.environment, **self.arguments())
+        engine = engine_of(self.how.backend)
+        return Plan.of(case.policies, case.environment, **self.arguments(), engine=engine)
 
 
 def is_contextual(environment: Any) -> bool:
