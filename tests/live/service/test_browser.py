@@ -138,6 +138,7 @@ def test_an_arm_is_paused_by_keyboard_alone(service: Service, browser: Any) -> N
         assert "local paused B" in visitor.page.inner_text("#changes")
         visitor.tab_to("Resume B")
         visitor.page.keyboard.press("Enter")
+        visitor.see("Resume B?")
         visitor.tab_to("Resume B")
         visitor.page.keyboard.press("Enter")
         visitor.see("B is active.")
