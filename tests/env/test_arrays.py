@@ -42,7 +42,7 @@ def drawn(law, arm: int, n: int, seed: int):
 
 @pytest.mark.parametrize(("law", "kind"), LAWS, ids=ids)
 def test_draws_are_those_of_the_law(law, kind, seed: int, rng) -> None:
-    found = arrays.world_of(env.MAB([law, env.ZeroInflated(law, 0.2)]), seed, 0, 1).arms
+    found = arrays.world_of(env.MAB([law, env.ZeroInflated(law, 0.2)]), seed, 0, 1).arrays
     assert type(found.law) is kind
     assert found.prob.tolist() == [[1.0, 0.2]]
     draws = drawn(found.law, 1, 4_000, seed)
@@ -52,7 +52,7 @@ def test_draws_are_those_of_the_law(law, kind, seed: int, rng) -> None:
 
 @pytest.mark.parametrize(("law", "kind"), TABLES, ids=["Empirical", "Mixture", "Constant"])
 def test_tables_are_drawn_by_their_weights(law, kind, seed: int, rng) -> None:
-    found = arrays.world_of(env.MAB([env.ZeroInflated(law, 0.2)]), seed, 0, 1).arms
+    found = arrays.world_of(env.MAB([env.ZeroInflated(law, 0.2)]), seed, 0, 1).arrays
     assert type(found.law) is kind
     values, counts = np.unique(drawn(found.law, 0, 3_000, seed), return_counts=True)
     known, wanted = np.unique(law.sample(rng, 60_000), return_counts=True)
@@ -65,13 +65,13 @@ def test_tables_are_drawn_by_their_weights(law, kind, seed: int, rng) -> None:
 def test_arms_of_different_kinds_share_one_environment(seed: int) -> None:
     laws = [law for law, _ in [*LAWS, *TABLES]]
     world = arrays.world_of(env.MAB([env.ZeroInflated(law, 0.1) for law in laws]), seed, 0, 1)
-    assert type(world.arms.law) is arrays.Several
+    assert type(world.arrays.law) is arrays.Several
     for k, law in enumerate(laws):
-        draws = drawn(world.arms.law, k, 2_000, seed)
+        draws = drawn(world.arrays.law, k, 2_000, seed)
         sd = math.sqrt(law.variance) if math.isfinite(law.variance) else 20.0
         assert abs(draws.mean() - law.mean) <= 6.0 * sd / math.sqrt(2_000) + 1e-12
     mab = env.MAB([env.ZeroInflated(law, 0.1) for law in laws])
-    np.testing.assert_array_equal(world.arms.gap[0], mab.gaps)
+    np.testing.assert_array_equal(world.arrays.gap[0], mab.gaps)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "mixture", "exponential"])
@@ -80,9 +80,9 @@ def test_random_instances_are_those_of_the_other_backends(family) -> None:
     world = arrays.world_of(maker, 11, 5, 9)
     for row, replication in enumerate(range(5, 9)):
         instance = maker.instance(stream(11, Role.INSTANCE, replication))
-        np.testing.assert_array_equal(world.arms.prob[row], instance.probs)
-        np.testing.assert_allclose(world.arms.gap[row], instance.gaps, rtol=1e-13, atol=1e-15)
-        np.testing.assert_array_equal(world.arms.law.mean[row], instance.magnitudes)
+        np.testing.assert_array_equal(world.arrays.prob[row], instance.probs)
+        np.testing.assert_allclose(world.arrays.gap[row], instance.gaps, rtol=1e-13, atol=1e-15)
+        np.testing.assert_array_equal(world.arrays.law.mean[row], instance.magnitudes)
         for kind in ("subgaussian", "subexponential"):
             np.testing.assert_allclose(
                 world.reward_sizes(kind)[row], instance.reward_sizes(kind), rtol=1e-9
@@ -97,8 +97,8 @@ def test_other_generators_are_asked_for_each_instance() -> None:
             return env.ExponentialMAB(rng.uniform(1.0, 2.0, 2), [0.2, 0.3])
 
     world = arrays.world_of(Two(), 3, 0, 5)
-    assert world.arms.law.mean.shape == (5, 2)
-    assert len(np.unique(world.arms.law.mean)) == 10
+    assert world.arrays.law.mean.shape == (5, 2)
+    assert len(np.unique(world.arrays.law.mean)) == 10
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_other_generators_are_asked_for_each_instance() -> None:
         env.DriftingMAB(n_arms=3, prob_speed=0.1),
         env.Delayed(env.RandomMAB("gaussian"), delay=env.Exponential(2.0), window=9),
         env.MAB([env.Mixture([env.Gaussian(0.0, 1.0), env.Constant(1.0)], [0.5, 0.5])]),
-        env.RandomContextual(),
+        env.DisjointContextual(),
     ],
-    ids=["drifting", "delayed", "mixture of laws", "contextual"],
+    ids=["drifting", "delayed", "mixture of laws", "disjoint"],
 )
 def test_what_cannot_be_drawn_is_refused_in_one_sentence(environment) -> None:
     with pytest.raises(InvalidParameterError, match=r"^`env` must have arms .*; got "):

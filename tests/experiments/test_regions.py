@@ -31,7 +31,7 @@ def test_settings_are_those_that_were_played() -> None:
     for r in range(30):
         level, width, rate = maker.setting(stream(4, Role.INSTANCE, r))
         instance = maker.instance(stream(4, Role.INSTANCE, r))
-        np.testing.assert_array_equal(world.arms.law.mean[r], instance.magnitudes)
+        np.testing.assert_array_equal(world.arrays.law.mean[r], instance.magnitudes)
         assert np.abs(instance.magnitudes / level - 1.0).max() <= width
         assert np.abs(instance.probs / rate - 1.0).max() <= regions.PROB_HALF + 1e-12
 

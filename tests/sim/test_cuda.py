@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from tests.policies import SPECS
-from tests.sim.test_many import KINDS
+from tests.sim.test_many import CONTEXTUAL, KINDS, VISITORS
 
 import zib
 from zib import env, mab
@@ -82,7 +82,7 @@ def machine_code(spec, environment, kernel) -> str:
 
     world = world_of(environment, 0, 0, 4)
     batch, rounds = new_batch(spec, world, 4, 2), np.array([1, 2])
-    told = (spec, batch, world.arms, Constants(1, 2, 0, 0.0), rounds, 0, 2)
+    told = (spec, batch, world.arrays, Constants(1, 2, 0, 0.0), rounds, 0, 2)
     signature = types.void(*(numba.typeof(argument) for argument in told))
     code, _ = cuda.compile(kernel, signature, device=False, abi="numba", cc=(9, 0))
     return str(code)
@@ -100,6 +100,13 @@ def test_every_policy_compiles_for_a_gpu(name: str, cuda_kernels) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_law_compiles_for_a_gpu(name: str, cuda_kernels) -> None:
     assert ".entry" in machine_code(mab.UCB1(), KINDS[name], cuda_kernels.play)
+
+
+@has_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTEXTUAL)
+def test_contextual_policies_compile_for_a_gpu(name: str, cuda_kernels) -> None:
+    assert ".entry" in machine_code(CONTEXTUAL[name], VISITORS, cuda_kernels.play)
 
 
 @has_compiler
@@ -132,6 +139,12 @@ for name in ("zi-ts", "zi-ucb", "zi-adaptive", "ucb true", "windowed zi-ts"):
     there = cuda.play_many(SPECS[name], env, rounds, 3, 10, 15)
     here = many.play_many(SPECS[name], env, rounds, 3, 10, 15, compiled=False)
     same[name] = all(np.array_equal(a, b) for a, b in zip(there, here))
+
+visitors = zib.env.RandomContextual(n_arms=3, dimension=2, sparsity=2)
+spec = zib.contextual.LaplaceTS()
+there = cuda.play_many(spec, visitors, rounds, 3, 10, 13)
+here = many.play_many(spec, visitors, rounds, 3, 10, 13, compiled=False)
+same["contextual"] = all(np.array_equal(a, b) for a, b in zip(there, here))
 
 summary.EXACT = cuda.EXACT = 20  # few replications, many chunks, all that is otherwise for millions
 cuda.COLUMN_THREADS, cuda.MOST, cuda.ROUNDS_AT_ONCE = 8, 25, 200
@@ -177,6 +190,18 @@ def test_a_simulated_gpu_plays_and_sums_up_as_the_processor_does() -> None:
 
 
 # ---------------------------------------------------------------------------------- with a GPU
+
+
+@needs_gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTEXTUAL)
+def test_a_gpu_decides_by_contexts_as_the_processor_does(name: str, seed: int) -> None:
+    rounds = np.array([50, 200])
+    there = gpu.play_many(CONTEXTUAL[name], VISITORS, rounds, seed, 0, 128)
+    here = play_many(CONTEXTUAL[name], VISITORS, rounds, seed, 0, 128)
+    same = (there.pulls == here.pulls).all(axis=1)
+    assert same.mean() > 0.5, f"{(~same).sum()} of 128 replications differ"
+    np.testing.assert_allclose(there.regret[same], here.regret[same], rtol=1e-6)
 
 
 @needs_gpu

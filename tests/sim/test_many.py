@@ -7,7 +7,7 @@ import pytest
 from tests.policies import SPECS, TOLD
 
 import zib
-from zib import env, mab
+from zib import contextual, env, mab
 from zib.core import kernel
 from zib.core.validate import InvalidParameterError
 from zib.sim.loop import play
@@ -69,6 +69,34 @@ def test_regret_is_that_of_the_other_loop(spec, environment, seed: int) -> None:
         assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 5.5 * error).all()
 
 
+VISITORS = env.RandomContextual(n_arms=6, dimension=3, sparsity=2)
+CONTEXTUAL = {
+    "joint ucb": contextual.JointUCB(),
+    "laplace ts": contextual.LaplaceTS(),
+    "zi-ucb": contextual.ZIUCB(horizon=100, sigma=1.0),
+    "zi-ts": contextual.ZITS(horizon=100, sigma=1.0, index="printed"),
+    "naive": contextual.Naive(horizon=100, sigma=1.0),
+    "disjoint": contextual.Disjoint(spec=contextual.LaplaceTS(), n_arms=6),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTEXTUAL)
+def test_every_contextual_policy_compiled_as_interpreted(name: str, seed: int) -> None:
+    assert_compiled_as_interpreted(CONTEXTUAL[name], VISITORS, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["joint ucb", "laplace ts", "zi-ucb"])
+def test_contextual_regret_is_that_of_the_other_loop(name: str, seed: int) -> None:
+    n, rounds = 300, np.array([40, 150])
+    many = play_many(CONTEXTUAL[name], VISITORS, rounds, seed, 0, n).regret
+    one = np.stack([play(CONTEXTUAL[name], VISITORS, rounds, seed, r).regret for r in range(n)])
+    # the same environments, other rounds: three policies, two checkpoints, 1e-6 altogether
+    apart = many - one
+    assert (np.abs(apart.mean(axis=0)) < 5.3 * apart.std(axis=0) / np.sqrt(n)).all()
+
+
 def test_the_jth_reward_of_an_arm_is_the_same_for_every_policy(seed: int) -> None:
     # where there is one arm, all policies must earn the same; where there are two, what an arm
     # pays does not depend on when it is played
@@ -105,10 +133,11 @@ def test_blocks_are_kept_apart_from_those_of_other_backends(tmp_path, seed: int)
 @pytest.mark.parametrize(
     ("policy", "environment", "words"),
     [
-        (TOLD["outcomes-kl told"], SHOP, "`policies` must be multi-armed"),
+        (TOLD["outcomes-kl told"], SHOP, "`policies` must be compiled"),
         (mab.UCB1(), env.DriftingMAB(n_arms=3, prob_speed=0.1), "`env` must have arms"),
+        (mab.UCB1(), env.RandomContextual(n_arms=3, dimension=3, sparsity=2), "`policies` must be"),
     ],
-    ids=["told", "drifting"],
+    ids=["told", "drifting", "without looking"],
 )
 def test_what_cannot_be_played_is_refused_in_one_sentence(
     backend, policy, environment, words
@@ -119,5 +148,5 @@ def test_what_cannot_be_played_is_refused_in_one_sentence(
 
 def test_all_multi_armed_policies_can_be_played() -> None:
     for spec in SPECS.values():
-        check_playable(spec)
+        check_playable(spec, SHOP)
         assert kernel.lookup(spec)

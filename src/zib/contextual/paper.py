@@ -46,6 +46,10 @@ class _PaperPolicy(Spec):
     memory: int = KEPT
 
 
+# Where compiled code finds the field `index`: by name, on a GPU, it would find a method of tuples.
+_INDEX = _PaperPolicy._fields.index("index")
+
+
 class ZIUCB(_PaperPolicy):
     """UCB for zero-inflated generalized linear bandits (Algorithms 2 and B.3).
 
@@ -175,7 +179,7 @@ def _ucb_scores(
     for k in range(n):
         bonus_x = radius_x * math.sqrt(width_x[k])
         bonus_y = radius_y * math.sqrt(width_y[k])
-        if spec.index == PRINTED:
+        if spec[_INDEX] == PRINTED:
             out[k] = (zeta[k] + bonus_x) * (eta[k] + bonus_y)
         else:
             prob = min(value(spec.link, eta[k]), 1.0)
@@ -210,7 +214,7 @@ def _ts_scores(
     linear_forms(theta, w, eta)
     linear_forms(beta, z, out)
     for k in range(n):
-        if spec.index == PRINTED:
+        if spec[_INDEX] == PRINTED:
             out[k] *= eta[k]
         else:
             out[k] = min(value(spec.link, eta[k]), 1.0) * value(spec.magnitude.link, out[k])

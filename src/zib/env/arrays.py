@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from zib.core.registry import INLINED, Registry, borrowing, jitable
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError, shown
+from zib.env.contextual import ContextualGLM
 from zib.env.laws import (
     Constant,
     Exponential,
@@ -54,11 +55,28 @@ def draw(law: Any, arm: int, rng: Any) -> float:  # type: ignore[empty-body]
 
 
 class Arms(NamedTuple):
-    """An environment: per row, that is per replication, and arm."""
+    """Environments without contexts: per row, that is per replication, and arm."""
 
     prob: Floats
     gap: Floats
     law: Any
+
+
+class Coefficients(NamedTuple):
+    """Of environments with contexts, per row; see `zib.env.ContextualGLM`."""
+
+    beta: Floats
+    theta: Floats
+    centres: Floats  # (rows, features, arms)
+
+
+class Contexts(NamedTuple):
+    """Environments with contexts: what differs between rows, and what does not."""
+
+    coefficients: Coefficients
+    link: Any
+    codes: tuple[int, int]
+    scales: tuple[float, float]
 
 
 # ------------------------------------------------------------------------------------ single draws
@@ -397,9 +415,10 @@ def side_by_side(array: Any) -> NDArray[Any]:
 class World(NamedTuple):
     """What some replications are played in."""
 
-    arms: Arms
-    inflated: float
-    reward_sizes: Callable[[str], Floats]  # true sizes of rewards, by kind, for policies that ask
+    arrays: Any  # `Arms` or `Contexts`
+    inflated: float = 0.0
+    reward_sizes: Callable[[str], Floats] | None = None  # by kind, for policies that ask
+    example: Any = None  # the first of the instances, where contexts arrive
 
 
 def world_of(environment: Any, seed: int, first: int, last: int) -> World:
@@ -415,13 +434,16 @@ def world_of(environment: Any, seed: int, first: int, last: int) -> World:
     sources = (stream(seed, Role.INSTANCE, replication) for replication in range(first, last))
     if isinstance(environment, RandomMAB):
         return _random_world(environment, sources)
-    if not hasattr(environment, "n_features") and not getattr(environment, "by_round", False):
+    if not getattr(environment, "by_round", False):
         found = [environment.instance(source) for source in sources]
         if all(isinstance(env, MAB) for env in found):
             return _world(found)
+        if all(isinstance(env, ContextualGLM) for env in found):
+            return _contextual_world(found)
     raise InvalidParameterError(
-        "`env` must have arms that stay as they are, without contexts or delays, where every "
-        f"replication draws its own rewards; got {shown(environment)}"
+        "`env` must have arms that stay as they are, or the contexts of ContextualGLM, and no "
+        "delays, where every replication draws its own rewards; got "
+        f"{shown(environment)}"
     )
 
 
@@ -456,4 +478,17 @@ def _random_world(environment: RandomMAB, sources: Iterable[np.random.Generator]
 
     law = _of_one_kind(kind, [side_by_side(each) for each in parameters])
     gaps = values.max(axis=1, keepdims=True) - values
-    return World(Arms(side_by_side(probs), side_by_side(gaps), law), 0.0, sizes)
+    return World(Arms(side_by_side(probs), side_by_side(gaps), law), reward_sizes=sizes)
+
+
+def _contextual_world(environments: Sequence[ContextualGLM]) -> World:
+    """Return environments with contexts, which differ in their coefficients and centres only."""
+    example = environments[0]
+    link, codes, *_ = example.parts
+    coefficients = Coefficients(
+        side_by_side([env.beta for env in environments]),
+        side_by_side([env.theta for env in environments]),
+        side_by_side([env.centres.T for env in environments]),
+    )
+    scales = (float(example.sigma), float(example.jitter))
+    return World(Contexts(coefficients, link, codes, scales), example=example)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from zib.contextual.links import StandardLink, value
 from zib.core import validate as check
 from zib.core.cache import cached_njit
-from zib.core.kernel import jitable
+from zib.core.kernel import borrowing, jitable
 from zib.core.spec import positive, real, whole, word
 from zib.core.validate import InvalidParameterError
 from zib.env.laws import Exponential, Gaussian, GaussianMixture, Law
@@ -300,7 +300,8 @@ class AroundCentres(EveryArm):
             self._set(jitter=usual_jitter(self.n_arms))  # type: ignore[attr-defined]
 
 
-def _fill(
+@borrowing
+def fill(
     link: Any,
     codes: Any,
     scales: Any,
@@ -328,7 +329,7 @@ def _fill(
         settle(link, noise, sigma, rng, reward, mean, t, n_arms)
 
 
-_fill_all = cached_njit(_fill)
+_fill_all = cached_njit(fill)
 
 
 def usual_jitter(n_arms: int) -> float:
@@ -396,14 +397,14 @@ class ContextualGLM(AroundCentres, Instance, ContextualEnvironment, positional=3
         self._check_centres()
 
     @cached_property
-    def _parts(self) -> tuple[Any, ...]:
+    def parts(self) -> tuple[Any, ...]:
         """What compiled code draws rounds with: codes, and arrays of its own."""
         codes = (NOISES.index(self.noise), TRANSFORMS.index(self.transform))
         columns = np.ascontiguousarray(self.centres.T)
         return LINKS[self.link], codes, np.array(self.beta), np.array(self.theta), columns
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
-        link, codes, beta, theta, columns = self._parts
+        link, codes, beta, theta, columns = self.parts
         _fill_all(link, codes, (self.sigma, self.jitter), beta, theta, columns, rng, block)
 
 

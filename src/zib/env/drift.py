@@ -407,7 +407,7 @@ class DriftingRun(Noisy, Instance):
 
     def __init__(self, base: ContextualGLM, low: int, high: int, drift: float) -> None:
         self._base = base
-        self._centres: Array = base._parts[-1].copy()
+        self._centres: Array = base.parts[-1].copy()
         self._sizes = (low, high)
         self._scales = (base.sigma, base.jitter, drift)
         self.n_arms, self.n_actions, self.n_features = base.n_arms, high, base.n_features
@@ -419,7 +419,7 @@ class DriftingRun(Noisy, Instance):
         return self._centres.T.copy()
 
     def _draw(self, rng: np.random.Generator, block: ContextBlock) -> None:
-        link, codes, beta, theta, _ = self._base._parts
+        link, codes, beta, theta, _ = self._base.parts
         _fill_some(link, codes, self._scales, self._sizes, beta, theta, self._centres, rng, block)
 
 

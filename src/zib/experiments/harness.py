@@ -275,7 +275,7 @@ def _backend(context: Context, panel: Panel, policies: Mapping[str, Any]) -> str
     if engine_of(context.backend) != NUMPY:
         try:
             for spec in policies.values():
-                check_playable(spec)
+                check_playable(spec, panel.env)
             world_of(panel.env, context.seed, 0, 1)
         except InvalidParameterError:
             return "threads"

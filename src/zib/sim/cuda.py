@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zib.core import counter
+from zib.core.spec import Spec
 from zib.core.validate import InvalidParameterError
 from zib.env.arrays import World, world_of
 from zib.sim.loop import Run
@@ -30,6 +31,8 @@ COLUMN_THREADS = 256  # that add up one column
 MOST = 131_072  # replications played at once
 ROUNDS_AT_ONCE = 4_000_000_000  # of all replications: about a second, so that Ctrl-C is heard
 SHARE = 0.6  # of the free memory of the GPU that arrays may take
+HERE = 4e9  # bytes of this machine's memory in which what is sent there is made
+MEASURED = ("regret", "reward", "pulls")
 
 Tick = Callable[[int], None]
 
@@ -65,15 +68,13 @@ def compiled(name: str) -> Any:
 
 
 def on_gpu(cuda: Any, value: Any) -> Any:
-    """Return arrays, and named tuples of arrays, on the GPU.
-
-    Rows without entries, which nobody reads, have one there.
-    """
+    """Return arrays, and tuples of arrays, on the GPU; numbers as they are."""
     if isinstance(value, np.ndarray):
-        if not value.size:
-            value = np.zeros([max(1, n) for n in value.shape], value.dtype, order="F")
         return cuda.to_device(value)
-    return type(value)(*(on_gpu(cuda, part) for part in value))
+    if isinstance(value, tuple) and not isinstance(value, Spec):
+        parts = (on_gpu(cuda, part) for part in value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
 
 
 def play_batch(
@@ -81,16 +82,15 @@ def play_batch(
 ) -> Batch:
     """Play so many replications to the end and return the batch, on the GPU."""
     cuda = require_gpu()
-    check_playable(spec)
     batch: Batch = on_gpu(cuda, new_batch(spec, world, n, rounds.size))
-    arms, stops = on_gpu(cuda, world.arms), cuda.to_device(rounds)
+    there, stops = on_gpu(cuda, world.arrays), cuda.to_device(rounds)
     launch = compiled("play")[math.ceil(n / THREADS), THREADS]
     begin = 0
     while begin < rounds.size:
         begun = rounds[begin - 1] if begin else 0
         end = int(np.searchsorted(rounds, begun + max(1, ROUNDS_AT_ONCE // n), side="right"))
         end = max(end, begin + 1)
-        launch(spec, batch, arms, same, stops, begin, end)
+        launch(spec, batch, there, same, stops, begin, end)
         cuda.synchronize()
         tick((end - begin) * n)
         begin = end
@@ -107,13 +107,33 @@ def play_many(
     tick: Tick = lambda more: None,
 ) -> Run:
     """Play replications first, …, last − 1 on the GPU, and bring them here."""
+    check_playable(spec, environment)
     rounds = np.array(checkpoints, dtype=np.int64)
-    world = world_of(environment, seed, first, last)
-    same = Constants(*counter.key_of(seed), first, world.inflated)
-    batch = play_batch(spec, world, rounds, same, last - first, tick)
-    measured = ("regret", "reward", "pulls")
-    here = {name: getattr(batch, name).copy_to_host() for name in measured}
-    return run_of(batch._replace(**here), world, rounds)
+    chunk = chunk_size([spec], environment, seed, rounds.size)
+    runs = []
+    for begin in range(first, last, chunk):
+        n = min(chunk, last - begin)
+        world = world_of(environment, seed, begin, begin + n)
+        same = Constants(*counter.key_of(seed), begin, world.inflated)
+        batch = play_batch(spec, world, rounds, same, n, tick)
+        here = {name: getattr(batch, name).copy_to_host() for name in MEASURED}
+        runs.append(run_of(batch._replace(**here), world, rounds))
+    return Run(*(np.concatenate(parts) for parts in zip(*runs, strict=True)))
+
+
+def chunk_size(specs: Sequence[Any], environment: Any, seed: int, n_checkpoints: int) -> int:
+    """Return how many replications of all policies fit into the memory, there and here."""
+    free = require_gpu().current_context().get_memory_info()[0]
+    world = world_of(environment, seed, 0, 1)
+    sizes = [_bytes(new_batch(spec, world, 1, n_checkpoints)) for spec in specs]
+    most = min(SHARE * free / (sum(sizes) + _bytes(world.arrays)), HERE / max(sizes))
+    return max(1, int(min(MOST, most)))
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(map(_bytes, value))
+    return int(value.nbytes) if isinstance(value, np.ndarray) else 8
 
 
 # --------------------------------------------------------------------------------------- summaries
@@ -121,32 +141,16 @@ def play_many(
 
 def summarise(plan: Plan, collector: CollectSummary, tick: Tick) -> None:
     """Play the whole plan and hand over sums and counts, chunk by chunk."""
-    cuda = require_gpu()
-    chunk = chunk_size(plan, cuda.current_context().get_memory_info()[0])
+    chunk = chunk_size(plan.specs, plan.environment, plan.seed, plan.checkpoints.size)
     for first in range(0, plan.replications, chunk):
         last = min(first + chunk, plan.replications)
         world = world_of(plan.environment, plan.seed, first, last)
         same = Constants(*counter.key_of(plan.seed), first, world.inflated)
-        batches = [
-            play_batch(spec, world, plan.checkpoints, same, last - first, tick)
-            for spec in plan.specs
-        ]
+        batches = []
+        for spec in plan.specs:
+            batch = play_batch(spec, world, plan.checkpoints, same, last - first, tick)
+            batches.append(batch._replace(states=None, space=None))  # which is most of it
         reduce_into(collector, batches, world.inflated * plan.checkpoints)
-
-
-def chunk_size(plan: Plan, free: float) -> int:
-    """Return how many replications of all policies fit into so many bytes."""
-    n_arms, numbers = plan.environment.n_arms, 0
-    world = world_of(plan.environment, plan.seed, 0, 1)
-    for spec in plan.specs:
-        numbers += sum(a.size for a in _arrays(new_batch(spec, world, 1, plan.checkpoints.size)))
-    return max(1, int(min(MOST, SHARE * free / (8 * (numbers + 10 * n_arms)))))
-
-
-def _arrays(value: Any) -> list[Any]:
-    if isinstance(value, np.ndarray):
-        return [value]
-    return [array for part in value for array in _arrays(part)]
 
 
 def reduce_into(collector: CollectSummary, batches: list[Batch], shift: NDArray[Any]) -> None:
@@ -155,10 +159,9 @@ def reduce_into(collector: CollectSummary, batches: list[Batch], shift: NDArray[
     `shift` is what the inflated value adds to the reward at each checkpoint.
     """
     if collector.replications <= EXACT:  # few enough to be kept one by one
-        measured = ("regret", "reward", "pulls")
         rows = []
         for batch in batches:
-            regret, reward, pulls = (getattr(batch, name).copy_to_host() for name in measured)
+            regret, reward, pulls = (getattr(batch, name).copy_to_host() for name in MEASURED)
             rows.append(Run(regret, reward + shift, pulls))
         collector.add_rows(rows)
         return

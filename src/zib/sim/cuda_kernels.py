@@ -20,13 +20,13 @@ if hasattr(extending, "overload_method"):  # not where a GPU is only simulated
     counter.give_methods(extending.overload_method)
 
 
-def play(spec, batch, arms, same, rounds, begin, end):
+def play(spec, batch, world, same, rounds, begin, end):
     """Play one replication per thread, from one checkpoint to another."""
     r = cuda.grid(1)
     if r < batch.pulls.shape[0]:
         used = cuda.local.array(1, int64)
         used[0] = batch.used[r, 0]
-        play_on(spec, batch, arms, same, rounds, begin, end, used, r)
+        play_on(world, spec, batch, same, rounds, begin, end, used, r)
         batch.used[r, 0] = used[0]
 
 

@@ -10,7 +10,7 @@ drawn in blocks of rounds from one stream. Nothing in a block depends on what is
 policies of a replication face the same rounds, also those that do not look at the context
 (`_without_looking`).
 
-The functions that do the rounds (`_play_arms`, `_play_rounds`, `_play_contexts`) are plain Python
+The functions that do the rounds (`_play_arms`, `_play_rounds`, `play_contexts`) are plain Python
 on arrays. They run interpreted and compiled, and know nothing of who draws or who waits.
 """
 
@@ -350,7 +350,7 @@ def _by_context(one: Replication) -> Run:
 
 
 @kernel.borrowing
-def _play_contexts(
+def play_contexts(
     spec: Any,
     state: Any,
     rng: Any,
@@ -362,10 +362,12 @@ def _play_contexts(
     sums: Any,
     pulls: Any,
 ) -> None:
+    """Play rounds first, …, last − 1 of a block with contexts."""
     z_row, w_row = space.z_row, space.w_row
+    counts = block[-1]  # on a GPU the name `count` is that of a method of all tuples
     for t in range(first, last):
         arms, z, w = block.arms[t], block.z[t], block.w[t]
-        n = block.count[t]
+        n = counts[t]
         chosen = policy.choose(spec, state, arms, z, w, rng, space.work, space.out[:n])
         for i in range(z_row.size):
             z_row[i] = z[i, chosen]
@@ -386,7 +388,7 @@ def advance_contextual(
     pin: Any, block: Any, kinds: Any, first: int, last: int, sums: Any, pulls: Any
 ) -> None:
     """Play rounds first, …, last − 1 of a block."""
-    _play_contexts(pin.spec, pin.state, pin.rng, pin.out, block, kinds, first, last, sums, pulls)
+    play_contexts(pin.spec, pin.state, pin.rng, pin.out, block, kinds, first, last, sums, pulls)
 
 
 def _with_contexts(one: Replication) -> Run:

@@ -157,13 +157,16 @@ class Plan:
         return int(self.checkpoints[-1])
 
     @property
+    def is_contextual(self) -> bool:
+        """Whether contexts arrive."""
+        return hasattr(self.environment, "n_features")
+
+    @property
     def block_length(self) -> int:
         """Replications of a whole block."""
         if self.engine != NUMPY:
             return max(1, min(MANY, MANY_BYTES // (16 * self.checkpoints.size)))
-        rounds = BLOCK_ROUNDS
-        if hasattr(self.environment, "n_features"):
-            rounds = BLOCK_ROUNDS_CONTEXTUAL
+        rounds = BLOCK_ROUNDS_CONTEXTUAL if self.is_contextual else BLOCK_ROUNDS
         return max(1, min(rounds // self.horizon, LONGEST_BLOCK))
 
     @property

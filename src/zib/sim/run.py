@@ -27,7 +27,14 @@ import numpy as np
 from zib.sim import cuda
 from zib.sim.loop import Run, play, tell_nobody
 from zib.sim.many import play_many
-from zib.sim.plan import BLOCK_ROUNDS, COUNTER, NUMPY, Block, Plan
+from zib.sim.plan import (
+    BLOCK_ROUNDS,
+    BLOCK_ROUNDS_CONTEXTUAL,
+    COUNTER,
+    NUMPY,
+    Block,
+    Plan,
+)
 from zib.sim.schedule import POLL, Schedule
 
 BACKENDS = ("serial", "threads", "processes", "dask", "counter", "cuda")
@@ -55,7 +62,8 @@ def play_part(plan: Plan, part: Block, on_checkpoint: Tick = tell_nobody) -> Run
     """
     spec = plan.specs[part.policy]
     if plan.engine == COUNTER:
-        last = min(part.last, part.first + max(1, BLOCK_ROUNDS // plan.horizon))
+        rounds = BLOCK_ROUNDS_CONTEXTUAL if plan.is_contextual else BLOCK_ROUNDS
+        last = min(part.last, part.first + max(1, rounds // plan.horizon))
         rows = play_many(spec, plan.environment, plan.checkpoints, plan.seed, part.first, last)
         on_checkpoint(rows.regret.size)
         return rows

@@ -165,7 +165,7 @@ def simulate(
         check.flag("progress", progress)
     if plan.engine != NUMPY:
         for spec in plan.specs:
-            check_playable(spec)
+            check_playable(spec, plan.environment)
         world_of(plan.environment, plan.seed, 0, 1)
     if backend == "dask":
         require_distributed()
