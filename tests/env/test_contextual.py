@@ -119,7 +119,7 @@ def test_interpreted_is_compiled(link, noise, seed, monkeypatch):
         DriftingActions(base, low=2, high=4, drift=0.1),
     ]
     compiled = [block_of(env, seed, 30) for env in makers]
-    monkeypatch.setattr(contextual, "_fill_all", contextual._fill)
+    monkeypatch.setattr(contextual, "_fill_all", contextual.fill)
     monkeypatch.setattr(disjoint, "_fill_shared", disjoint._fill_disjoint)
     monkeypatch.setattr(drift, "_fill_some", drift._fill_drifting)
     for env, expected in zip(makers, compiled, strict=True):
