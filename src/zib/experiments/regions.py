@@ -90,8 +90,8 @@ class Regions(Simulated):
     horizon = Scaled(quick=2_000, paper=20_000)
     replications = Scaled(quick=1_600, paper=20_000)
     remarks = (
-        "`zib reproduce --only regions --scale paper --backend cuda --replications 1000000` fills "
-        "about ten thousand cells.",
+        "With a GPU, zib reproduce --only regions --scale paper --backend cuda --replications "
+        "1000000 fills about ten thousand cells.",
     )
 
     def settings(self) -> Iterable[Setting]:
