@@ -111,12 +111,16 @@ def stream(seed: int, replication: int, lane: int) -> Stream:
 
 
 @jitable
+def _words(s: Any, number: int) -> tuple[int, int, int, int]:
+    """Return the four words of a block."""
+    c1 = (((s.replication >> 32) & 0xFFFF) << 16) | ((number >> 32) & 0xFFFF)
+    return philox(number & WORD, c1, s.replication & WORD, s.lane & WORD, s.first_key, s.second_key)
+
+
+@jitable
 def _block(s: Any, number: int) -> tuple[float, float]:
     """Return the two numbers of a block."""
-    c1 = (((s.replication >> 32) & 0xFFFF) << 16) | ((number >> 32) & 0xFFFF)
-    w0, w1, w2, w3 = philox(
-        number & WORD, c1, s.replication & WORD, s.lane & WORD, s.first_key, s.second_key
-    )
+    w0, w1, w2, w3 = _words(s, number)
     first = ((w0 >> 5) * 67108864.0 + (w1 >> 6)) * UNIT
     second = ((w2 >> 5) * 67108864.0 + (w3 >> 6)) * UNIT
     return first, second
@@ -131,19 +135,33 @@ def _random(s: Any) -> float:
 
 
 @jitable
-def _pair(s: Any) -> tuple[float, float]:
-    """Draw the two numbers of the next whole block."""
+def _next_block(s: Any) -> int:
+    """Return the number of the next whole block, and go behind it."""
     block = (int(s.used[0]) + 1) >> 1
     s.used[0] = 2 * block + 2
-    return _block(s, block)
+    return block
+
+
+@jitable
+def _normal(first: float, second: float) -> float:
+    # Box and Muller; the second normal that two numbers give is left out, as keeping it would make
+    # what a stream returns depend on more than its position.
+    return math.sqrt(-2.0 * math.log(1.0 - first)) * math.cos(2.0 * math.pi * second)
 
 
 @jitable
 def _standard_normal(s: Any) -> float:
-    # Box and Muller; the second normal that two numbers give is left out, as keeping it would make
-    # what a stream returns depend on more than its position.
-    first, second = _pair(s)
-    return math.sqrt(-2.0 * math.log(1.0 - first)) * math.cos(2.0 * math.pi * second)
+    first, second = _block(s, _next_block(s))
+    return _normal(first, second)
+
+
+@jitable
+def _proposed(s: Any) -> tuple[float, float]:
+    """Draw a normal and a uniform number in (0, 1] from one block: 53, 43 and 32 bits."""
+    w0, w1, w2, w3 = _words(s, _next_block(s))
+    first = (w0 * 2097152.0 + (w1 >> 11)) * UNIT
+    second = ((w1 & 0x7FF) * 4294967296.0 + w2) * 2.0**-43
+    return _normal(first, second), (w3 + 1.0) * 2.0**-32
 
 
 @jitable
@@ -163,12 +181,11 @@ def _standard_gamma(s: Any, shape: float) -> float:
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
-        x = _standard_normal(s)
+        x, u = _proposed(s)
         v = 1.0 + c * x
         if v <= 0.0:
             continue
         v = v * v * v
-        u = 1.0 - _random(s)
         square = x * x
         if u < 1.0 - 0.0331 * square * square:
             break
@@ -182,7 +199,7 @@ def _beta(s: Any, a: float, b: float) -> float:
     if a <= 1.0 and b <= 1.0:
         # Jöhnk: no gamma law of a small shape, which would underflow
         while True:
-            u, v = _pair(s)
+            u, v = _block(s, _next_block(s))
             log_x = math.log(1.0 - u) / a
             log_y = math.log(1.0 - v) / b
             top = max(log_x, log_y)
