@@ -12,7 +12,7 @@ from numba.cuda import extending
 
 from zib.core import counter
 from zib.sim.many import play_on
-from zib.sim.summary import BINS, LOWEST_BIN, bin_of
+from zib.sim.summary import BINS, LOWEST_BIN, place_of
 
 MOST_THREADS = 1_024  # of a block
 
@@ -69,5 +69,5 @@ def count(x, scale, counts):
     """Add how many values of each column are in each bin."""
     column = cuda.blockIdx.x
     for r in range(cuda.threadIdx.x, x.shape[0], cuda.blockDim.x):
-        at = bin_of(x[r, column], scale[column]) - LOWEST_BIN
+        at = round(place_of(x[r, column], scale[column])) - LOWEST_BIN
         cuda.atomic.add(counts, (column, min(max(at, 0), BINS - 1)), 1)

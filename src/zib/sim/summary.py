@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -29,9 +28,12 @@ SMALL = 1e-4  # of the largest of the first values of a column: below, bins are 
 
 
 @jitable
-def bin_of(value: float, scale: float) -> int:
-    """Return the bin of a value: arcsinh is the logarithm of large values, and linear around 0."""
-    return round(math.asinh(value / scale) / WIDTH)
+def place_of(value: Any, scale: Any) -> Any:
+    """Return where a value, or each of several, is among the bins: round it to get its bin.
+
+    arcsinh is the logarithm of large values, and linear around 0.
+    """
+    return np.arcsinh(value / scale) / WIDTH
 
 
 class Quantiles:
@@ -88,7 +90,7 @@ class Quantiles:
     def scale(self) -> Floats | None:
         """What values are divided by before they are sorted into bins; None before there are any.
 
-        See `bin_of`.
+        See `place_of`.
         """
         return None if self._bins is None else self._scale
 
@@ -103,8 +105,7 @@ class Quantiles:
     def _count(self, rows: Floats) -> None:
         for at in range(0, len(rows), FEW):
             few = rows[at : at + FEW]
-            # `bin_of`, for all at once
-            bins = np.rint(np.arcsinh(few / self._scale) / WIDTH).astype(np.int64)
+            bins = np.rint(place_of(few, self._scale)).astype(np.int64)
             self._bins.fill(np.tile(np.arange(self._columns), len(few)), bins.ravel())
 
     def values(self) -> Floats:
