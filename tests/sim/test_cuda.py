@@ -147,7 +147,7 @@ here = many.play_many(spec, visitors, rounds, 3, 10, 13, compiled=False)
 same["contextual"] = all(np.array_equal(a, b) for a, b in zip(there, here))
 
 summary.EXACT = cuda.EXACT = 20  # few replications, many chunks, all that is otherwise for millions
-cuda.COLUMN_THREADS, cuda.MOST, cuda.ROUNDS_AT_ONCE = 8, 25, 200
+cuda.COLUMN_THREADS, cuda.MOST, cuda.FIRST_PIECE = 8, 25, 5
 policies = {name: SPECS[name] for name in ("zi-ts", "zi-ucb", "ucb1")}
 told = dict(horizon=20, replications=60, backend="cuda", checkpoints=4, progress=False)
 short = zib.simulate(policies, env, keep="summary", **told)

@@ -9,7 +9,6 @@ import. An edit of one policy compiles that policy again.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import pickle
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
-from numba.core import caching
+from numba.core import caching, serialize
 
 from zib.core import files, sources
 
@@ -118,36 +117,42 @@ class Damaged(ValueError):
     """A file of the cache is not as it was written."""
 
 
-class _SealedFiles(caching.IndexDataCacheFile):
-    """Files with a checksum in front: what is not as it was written is not unpickled, nor run."""
+class _SealedFiles:
+    """A file per signature, with a checksum in front: what is not as it was written is not
+    unpickled, nor run.
 
-    def _save_index(self, overloads: Any) -> None:
-        self._write(self._index_path, (self._version, self._source_stamp, overloads))
+    Numba's own files have an index, which two processes that compile at the same time overwrite,
+    and numbers, which both give to different code. Here the name of a file follows from its key.
+    """
 
-    def _load_index(self) -> Any:
+    def __init__(self, folder: str, base: str, dumps: Callable[[Any], bytes]) -> None:
+        self._folder, self._base, self._dumps = Path(folder), base, dumps
+
+    def path_of(self, key: Any) -> Path:
+        """Return where the code of a key is kept."""
+        return self._folder / f"{self._base}.{hashlib.sha256(repr(key).encode()).hexdigest()}.nbc"
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep the code of a key."""
+        content = self._dumps((numba.__version__, key, data))
+        files.write_atomically(self.path_of(key), hashlib.sha256(content).digest() + content)
+
+    def load(self, key: Any) -> Any:
+        """Return the code of a key; None if there is none."""
+        path = self.path_of(key)
         try:
-            version, stamp, overloads = self._read(self._index_path)
+            content = path.read_bytes()
         except FileNotFoundError:
-            return {}
-        return overloads if (version, stamp) == (self._version, self._source_stamp) else {}
+            return None
+        digest, content = content[:32], content[32:]
+        if hashlib.sha256(content).digest() != digest:
+            path.unlink(missing_ok=True)
+            raise Damaged(f"{path.name} is not as it was written")
+        version, kept, data = pickle.loads(content)
+        return data if (version, kept) == (numba.__version__, key) else None
 
-    def _save_data(self, name: str, data: Any) -> None:
-        self._write(self._data_path(name), data)  # type: ignore[no-untyped-call]
-
-    def _load_data(self, name: str) -> Any:
-        return self._read(self._data_path(name))  # type: ignore[no-untyped-call]
-
-    def _write(self, path: str, content: Any) -> None:
-        data = self._dump(content)  # type: ignore[no-untyped-call]
-        with self._open_for_write(path) as file:
-            file.write(hashlib.sha256(data).digest() + data)
-
-    def _read(self, path: str) -> Any:
-        content = Path(path).read_bytes()
-        digest, data = content[:32], content[32:]
-        if hashlib.sha256(data).digest() != digest:
-            raise Damaged(f"{Path(path).name} is not as it was written")
-        return pickle.loads(data)
+    def flush(self) -> None:
+        """Forget everything: never, it belongs to other processes, too."""
 
 
 _told = False
@@ -166,53 +171,69 @@ def _tell(problem: Exception) -> None:
         )
 
 
-class _Cache(caching.FunctionCache):
-    """Keeps each signature under the code of the specs in it, too; never stops the work."""
+class Kept:
+    """In front of a cache of Numba's: keeps each signature under the code of the specs in it, too.
 
-    def __init__(self, function: Any) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call]
-        self._cache_file = _SealedFiles(  # type: ignore[no-untyped-call]
-            self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp()
-        )
+    It never stops the work.
+    """
+
+    _py_func: Any
+    _cache_path: Any
+    _cache_file: Any
+    _impl: Any
+
+    def keep_in_sealed_files(self, dumps: Callable[[Any], bytes]) -> None:
+        """Use our files instead of Numba's."""
+        self._cache_file = _SealedFiles(self._cache_path, self._impl.filename_base, dumps)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code; None, after one warning, if its files are damaged."""
+        """Return the compiled code; None, after one warning, if its file is damaged."""
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            return super().load_overload(sig, target_context)  # type: ignore[misc]
         except Exception as error:  # whatever is wrong with the files, it can be compiled
             _tell(error)
-            self._forget()
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code, if the disk has room."""
         try:
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+            super().save_overload(sig, data)  # type: ignore[misc]
         except Exception as error:
             _tell(error)
 
-    def _forget(self) -> None:
-        """Remove the index, so that what is compiled now can be kept."""
-        with contextlib.suppress(OSError):
-            Path(self._cache_file._index_path).unlink()
+    def has(self, sig: Any, target_context: Any) -> bool:
+        """Whether there is code of a signature."""
+        target_context.refresh()
+        key = self._index_key(sig, target_context.codegen())
+        return bool(self._cache_file.path_of(key).exists())
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         code = sources.hash_of(made_from(self._py_func, sig))
-        return (super()._index_key(sig, codegen), code)  # type: ignore[no-untyped-call]
+        return (super()._index_key(sig, codegen), code)  # type: ignore[misc]
+
+
+class _Cache(Kept, caching.FunctionCache):
+    """For processors."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        self.keep_in_sealed_files(serialize.dumps)
 
 
 @contextmanager
-def _our_place() -> Iterator[None]:
-    # Numba asks for the place when a function is decorated, so ours is in force only that long
-    # and the caller's own cached functions stay where they were.
-    locators = caching.CacheImpl._locator_classes
+def our_place(implementation: Any = caching.CacheImpl) -> Iterator[None]:
+    """Have Numba keep code in our folder; it asks for the place when a function is decorated.
+
+    Ours is in force only that long, and the caller's own cached functions stay where they were.
+    """
+    locators = implementation._locator_classes
     chosen = getattr(numba_config, "CACHE_LOCATOR_CLASSES", "")
-    caching.CacheImpl._locator_classes = [Locator]
+    implementation._locator_classes = [Locator]
     numba_config.CACHE_LOCATOR_CLASSES = ""
     try:
         yield
     finally:
-        caching.CacheImpl._locator_classes = locators
+        implementation._locator_classes = locators
         numba_config.CACHE_LOCATOR_CLASSES = chosen
 
 
@@ -221,7 +242,7 @@ def _our_place() -> Iterator[None]:
 OPTIONS: Any = {"nogil": True, "error_model": "numpy"}
 
 
-def _can_be_kept(function: Any) -> bool:
+def can_be_kept(function: Any) -> bool:
     """Whether it is one of ours; the files of others are not watched."""
     return FOLDER is not None and function.__module__ in sources.sources()
 
@@ -229,8 +250,8 @@ def _can_be_kept(function: Any) -> bool:
 def cached_njit(function: Callable[..., Any]) -> Any:
     """Compile `function` on first call, keep the result on disk, release the interpreter lock."""
     compiled: Any = numba.njit(**OPTIONS)(function)
-    if _can_be_kept(function) and not numba_config.DISABLE_JIT:
-        with _our_place():
+    if can_be_kept(function) and not numba_config.DISABLE_JIT:
+        with our_place():
             compiled._cache = _Cache(function)
     return compiled
 
@@ -239,9 +260,9 @@ def cached_ufunc(function: Callable[..., Any]) -> Any:
     """Turn a scalar formula into a NumPy universal function, compiled on first call."""
     if numba_config.DISABLE_JIT:
         return np.vectorize(function, otypes=[np.float64])
-    if not _can_be_kept(function):
+    if not can_be_kept(function):
         return numba.vectorize()(function)
     compiled: Any = numba.vectorize()(function)
-    with _our_place():
+    with our_place():
         compiled._dispatcher.cache = _Cache(function)
     return compiled

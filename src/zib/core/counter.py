@@ -165,33 +165,62 @@ def _proposed(s: Any) -> tuple[float, float]:
 
 
 @jitable
+def _proposed_twice(s: Any) -> tuple[float, float, float, float]:
+    """Draw two normals and two uniform numbers from one block: 40, 32, 28 and 28 bits."""
+    w0, w1, w2, w3 = _words(s, _next_block(s))
+    radius = math.sqrt(-2.0 * math.log(1.0 - (w0 * 256.0 + (w2 & 0xFF)) * 2.0**-40))
+    angle = (2.0 * math.pi * 2.0**-32) * w1
+    first = ((w2 >> 8) * 16.0 + (w3 & 0xF) + 1.0) * 2.0**-28
+    second = ((w3 >> 4) + 1.0) * 2.0**-28
+    return radius * math.cos(angle), first, radius * math.sin(angle), second
+
+
+@jitable
 def _standard_exponential(s: Any) -> float:
     return -math.log(1.0 - _random(s))
 
 
-@borrowing
-def _standard_gamma(s: Any, shape: float) -> float:
-    # Marsaglia and Tsang (2000); below 1 by a power of a uniform number.
-    if shape <= 0.0:
+@jitable
+def _accepted(d: float, c: float, x: float, u: float) -> float:
+    """Return a draw of the gamma law made of a normal and a uniform number, or 0 for none.
+
+    Marsaglia and Tsang (2000), for shapes d + 1/3 from 1 on, with c = 1/√(9d).
+    """
+    v = 1.0 + c * x
+    if v <= 0.0:
         return 0.0
-    boost = 1.0
-    if shape < 1.0:
-        boost = (1.0 - _random(s)) ** (1.0 / shape)
-        shape += 1.0
+    v = v * v * v
+    square = x * x
+    if u < 1.0 - 0.0331 * square * square:
+        return d * v
+    if math.log(u) < 0.5 * square + d * (1.0 - v + math.log(v)):
+        return d * v
+    return 0.0
+
+
+@jitable
+def _until_accepted(s: Any, shape: float, found: float) -> float:
+    """Return `found` if it is a draw, and draw until there is one if not."""
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
-    while True:
+    while found == 0.0:
         x, u = _proposed(s)
-        v = 1.0 + c * x
-        if v <= 0.0:
-            continue
-        v = v * v * v
-        square = x * x
-        if u < 1.0 - 0.0331 * square * square:
-            break
-        if math.log(u) < 0.5 * square + d * (1.0 - v + math.log(v)):
-            break
-    return boost * d * v
+        found = _accepted(d, c, x, u)
+    return found
+
+
+@jitable
+def _boost(s: Any, shape: float) -> float:
+    """Return what turns a draw for a shape above 1 into one for the shape below it by 1."""
+    return (1.0 - _random(s)) ** (1.0 / shape) if shape < 1.0 else 1.0
+
+
+@borrowing
+def _standard_gamma(s: Any, shape: float) -> float:
+    if shape <= 0.0:
+        return 0.0
+    boost = _boost(s, shape)
+    return boost * _until_accepted(s, shape if shape >= 1.0 else shape + 1.0, 0.0)
 
 
 @borrowing
@@ -206,8 +235,14 @@ def _beta(s: Any, a: float, b: float) -> float:
             log_sum = top + math.log(math.exp(log_x - top) + math.exp(log_y - top))
             if log_sum <= 0.0:
                 return math.exp(log_x - log_sum)
-    x = _standard_gamma(s, a)
-    y = _standard_gamma(s, b)
+    # two gamma laws; mostly one block is enough for both
+    of_x, of_y = _boost(s, a), _boost(s, b)
+    a = a if a >= 1.0 else a + 1.0
+    b = b if b >= 1.0 else b + 1.0
+    d, e = a - 1.0 / 3.0, b - 1.0 / 3.0
+    z, u, w, v = _proposed_twice(s)
+    x = of_x * _until_accepted(s, a, _accepted(d, 1.0 / math.sqrt(9.0 * d), z, u))
+    y = of_y * _until_accepted(s, b, _accepted(e, 1.0 / math.sqrt(9.0 * e), w, v))
     return x / (x + y)
 
 

@@ -24,9 +24,9 @@ from zib.experiments.draw import Drawn, Look, regret_figures, rounds_to_record
 from zib.experiments.judge import judged
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
 from zib.report import paper_style, save_figure
-from zib.sim import Results
+from zib.sim import Results, cuda
 from zib.sim.many import check_playable
-from zib.sim.plan import NUMPY, engine_of
+from zib.sim.plan import CUDA, NUMPY, Plan, engine_of
 
 Found = TypeVar("Found")
 T = TypeVar("T")
@@ -247,17 +247,13 @@ def horizons(panels: Iterable[Panel]) -> str:
 def play(context: Context, panel: Panel, tell: Callable[[int, int], None] | None = None) -> Played:
     """Simulate one panel; KeyboardInterrupt if the user stops it."""
     policies = panel.policies() if callable(panel.policies) else panel.policies
-    rounds = panel.checkpoints
     with warnings.catch_warnings():
         # an interrupted simulation says so by a warning; here its result says so
         warnings.filterwarnings("ignore", "interrupted: ", UserWarning)
         result = zib.simulate(
             policies,
             panel.env,
-            horizon=panel.horizon,
-            replications=panel.replications,
-            seed=context.seed if panel.seed is None else panel.seed,
-            checkpoints=rounds_to_record(panel.horizon) if rounds is None else rounds,
+            **_asked(context, panel),
             backend=_backend(context, panel, policies),
             workers=context.workers,
             progress=tell or False,
@@ -268,6 +264,30 @@ def play(context: Context, panel: Panel, tell: Callable[[int, int], None] | None
     references = panel.reference(result.checkpoints) if panel.reference else {}
     known = vars(panel) | {"policies": policies, "title": panel.title or panel.name}
     return Played(**known, result=result, references=references)
+
+
+def compile_ahead(context: Context, panels: Sequence[Panel]) -> None:
+    """Compile for all panels at once where a GPU plays them: one by one takes minutes."""
+    if context.backend != "cuda":
+        return
+    missing: dict[Any, Any] = {}
+    for panel in panels:
+        policies = panel.policies() if callable(panel.policies) else panel.policies
+        if _backend(context, panel, policies) == "cuda":
+            plan = Plan.of(policies, panel.env, **_asked(context, panel), engine=CUDA)
+            missing |= cuda.missing_players(plan)
+    cuda.compile_all(missing)
+
+
+def _asked(context: Context, panel: Panel) -> dict[str, Any]:
+    """Return how much is to be played."""
+    rounds = panel.checkpoints
+    return {
+        "horizon": panel.horizon,
+        "replications": panel.replications,
+        "seed": context.seed if panel.seed is None else panel.seed,
+        "checkpoints": rounds_to_record(panel.horizon) if rounds is None else rounds,
+    }
 
 
 def _backend(context: Context, panel: Panel, policies: Mapping[str, Any]) -> str:
@@ -306,6 +326,7 @@ class Simulated(Experiment["list[Played]"]):
         """Play one panel after the other."""
         panels = self.panels()
         found: list[Played] = []
+        compile_ahead(self.context, panels)
         for i, panel in enumerate(panels):
 
             def tell(done: int, total: int, i: int = i, name: str = panel.name) -> None:

@@ -94,6 +94,8 @@ class Regions(Simulated):
         "1000000 fills about ten thousand cells.",
     )
 
+    _cells: list[Cell] | None = None
+
     def settings(self) -> Iterable[Setting]:
         """Return the settings."""
         env = self.environment
@@ -152,6 +154,11 @@ class Regions(Simulated):
 
     def cells(self, found: list[Played]) -> list[Cell]:
         """Return the cells with enough replications, and how policies compare in them."""
+        if self._cells is None:  # a minute's work for a million replications
+            self._cells = self._compare(found)
+        return self._cells
+
+    def _compare(self, found: list[Played]) -> list[Cell]:
         result, env, n = found[0].result, self.environment, self.per_side
         regret = dict(zip(result.labels, result.regret[:, :, -1]))
         streams = (stream(self.context.seed, Role.INSTANCE, r) for r in range(result.counts[0]))

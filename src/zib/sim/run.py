@@ -131,15 +131,14 @@ def _serial(plan: Plan, schedule: Schedule, tick: Tick) -> None:
 
 
 def _on_gpu(plan: Plan, schedule: Schedule, tick: Tick) -> None:
-    """Play block by block; an interruption costs the one that is being played."""
+    """Play block by block, several at a time; an interruption costs those that are being played."""
     schedule.cut_for(1, least=plan.block_length)
     try:
-        for part in schedule.each():
-            spec = plan.specs[part.policy]
-            rows = cuda.play_many(
-                spec, plan.environment, plan.checkpoints, plan.seed, part.first, part.last, tick
-            )
-            schedule.take(part, rows)
+        while schedule.unfinished:
+            for part, rows in cuda.play_plan(plan, schedule.next, tick):
+                schedule.take(part, rows)
+            if schedule.unfinished:
+                time.sleep(POLL)
     except KeyboardInterrupt:
         raise Interrupted from None
 

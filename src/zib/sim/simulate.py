@@ -187,6 +187,8 @@ def simulate(
         schedule = Schedule(plan, kept, collector, tick)
         try:
             schedule.look_up()
+            if backend == "cuda":
+                cuda.compile_ahead(plan, schedule.policies)
             if backend == "cuda" and isinstance(collector, CollectSummary) and kept is None:
                 cuda.summarise(plan, collector, tick)
                 return so_far()
