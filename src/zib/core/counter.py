@@ -181,12 +181,13 @@ def _standard_exponential(s: Any) -> float:
 
 
 @jitable
-def _accepted(d: float, c: float, x: float, u: float) -> float:
+def _accepted(shape: float, x: float, u: float) -> float:
     """Return a draw of the gamma law made of a normal and a uniform number, or 0 for none.
 
-    Marsaglia and Tsang (2000), for shapes d + 1/3 from 1 on, with c = 1/√(9d).
+    Marsaglia and Tsang (2000), for shapes from 1 on.
     """
-    v = 1.0 + c * x
+    d = shape - 1.0 / 3.0
+    v = 1.0 + 1.0 / math.sqrt(9.0 * d) * x
     if v <= 0.0:
         return 0.0
     v = v * v * v
@@ -201,11 +202,9 @@ def _accepted(d: float, c: float, x: float, u: float) -> float:
 @jitable
 def _until_accepted(s: Any, shape: float, found: float) -> float:
     """Return `found` if it is a draw, and draw until there is one if not."""
-    d = shape - 1.0 / 3.0
-    c = 1.0 / math.sqrt(9.0 * d)
     while found == 0.0:
         x, u = _proposed(s)
-        found = _accepted(d, c, x, u)
+        found = _accepted(shape, x, u)
     return found
 
 
@@ -239,10 +238,9 @@ def _beta(s: Any, a: float, b: float) -> float:
     of_x, of_y = _boost(s, a), _boost(s, b)
     a = a if a >= 1.0 else a + 1.0
     b = b if b >= 1.0 else b + 1.0
-    d, e = a - 1.0 / 3.0, b - 1.0 / 3.0
     z, u, w, v = _proposed_twice(s)
-    x = of_x * _until_accepted(s, a, _accepted(d, 1.0 / math.sqrt(9.0 * d), z, u))
-    y = of_y * _until_accepted(s, b, _accepted(e, 1.0 / math.sqrt(9.0 * e), w, v))
+    x = of_x * _until_accepted(s, a, _accepted(a, z, u))
+    y = of_y * _until_accepted(s, b, _accepted(b, w, v))
     return x / (x + y)
 
 
