@@ -183,11 +183,11 @@ class Results(Measured):
 
     def mean(self) -> Floats:
         """Return the mean regret, shape (policy, checkpoint)."""
-        return np.asarray(intervals.mean(self.regret, axis=1).value)
+        return np.asarray(intervals.average(self.regret, axis=1))
 
     def mean_reward(self) -> Floats:
         """Return the mean reward, shape (policy, checkpoint)."""
-        return np.asarray(intervals.mean(self.reward, axis=1).value)
+        return np.asarray(intervals.average(self.reward, axis=1))
 
     def standard_error(self) -> Floats:
         """Return the standard error of the mean regret, shape (policy, checkpoint)."""
@@ -215,7 +215,7 @@ class Results(Measured):
         )
         apart = self.regret[a] - self.regret[b]
         count = int((self.finished[a] & self.finished[b]).sum())
-        mean = np.asarray(intervals.mean(apart).value)
+        mean = np.asarray(intervals.average(apart))
         half = half_width(np.asarray(intervals.standard_error(apart)), count, level)
         return Difference(self.checkpoints, mean, mean - half, mean + half, count)
 

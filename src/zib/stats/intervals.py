@@ -71,6 +71,12 @@ def normal_quantile(level: float = LEVEL) -> float:
     return float(t_quantile(np.inf, level))
 
 
+def average(values: ArrayLike, *, axis: int = 0) -> Any:
+    """Return the mean alone; NaN where nothing was observed."""
+    found = np.squeeze(_observed(values, axis)[2], axis)
+    return found if found.ndim else float(found)
+
+
 def standard_error(values: ArrayLike, *, axis: int = 0) -> Any:
     """Return the standard error of the mean; NaN for fewer than two observations."""
     x, n, mean = _observed(values, axis)
@@ -82,16 +88,28 @@ def standard_error(values: ArrayLike, *, axis: int = 0) -> Any:
 def _observed(values: ArrayLike, axis: int) -> tuple[Array, Array, Array]:
     """Return the values, how many of them are there along the axis, and their means (kept dims)."""
     x = np.asarray(values, dtype=np.float64)
-    there = ~np.isnan(x)
-    n = there.sum(axis=axis, dtype=np.float64)
-    total = np.where(there, x, 0.0).sum(axis=axis, keepdims=True)
-    count = np.expand_dims(n, axis)
-    return x, n, np.where(count > 0.0, total / np.maximum(count, 1.0), np.nan)
+    total = x.sum(axis=axis)
+    if np.isnan(total).any():
+        there = ~np.isnan(x)
+        n = there.sum(axis=axis, dtype=np.float64)
+        total = np.where(there, x, 0.0).sum(axis=axis)
+    else:
+        n = np.full(total.shape, float(x.shape[axis]))
+    mean = np.where(n > 0.0, total / np.maximum(n, 1.0), np.nan)
+    return x, n, np.expand_dims(mean, axis)
+
+
+def _sum_of_known(x: Array, axis: int) -> Array:
+    """Return sums over what is there; looking for what is missing costs more than summing."""
+    total = x.sum(axis=axis)
+    if np.isnan(total).any():
+        total = np.where(np.isnan(x), 0.0, x).sum(axis=axis)
+    return np.asarray(total)
 
 
 def _mean_square(centred: Array, n: Array, axis: int, lost: float) -> Array:
     """Return the sum of squares over n − `lost`, over what is there."""
-    squares = np.where(np.isnan(centred), 0.0, centred * centred).sum(axis=axis)
+    squares = _sum_of_known(centred * centred, axis)
     return np.asarray(squares / np.maximum(n - lost, 1.0))
 
 
@@ -333,7 +351,7 @@ def skewed_mean(values: ArrayLike, *, level: float = LEVEL, axis: int = 0) -> Es
     x, n, middle = _observed(values, axis)
     centred, some = x - middle, np.maximum(n, 1.0)
     square = _mean_square(centred, n, axis, 0.0)
-    cube = np.where(np.isnan(centred), 0.0, centred**3).sum(axis=axis) / some
+    cube = _sum_of_known(centred**3, axis) / some
     with np.errstate(divide="ignore", invalid="ignore"):
         skewness = cube / square**1.5 / np.sqrt(some)
     error = np.sqrt(square / np.maximum(n - 1.0, 1.0))
