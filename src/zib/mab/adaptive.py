@@ -10,7 +10,14 @@ Three questions are answered from the rewards of all arms, again and again as ro
 - **Can the log-normal be trusted?** Its estimate of a mean is far better than the average where it
   is right, and wrong for ever where it is not. What the averages say about it is learned as well:
   every arm's logarithmic gap between the two is a draw of a common normal law, and never of one
-  narrower than two per cent. So in the end every arm is judged by its average, in every family.
+  narrower than two per cent. An arm whose own gap is significant is judged by its average at once,
+  whatever the others say. So in the end every arm is judged by its average, in every family.
+
+Plain posterior sampling explores more than a finite number of rounds pays for. Three things are
+therefore different here. An arm counts for at least what it is expected to pay: draws only ever
+raise it. Draws of an arm that has paid many times are narrower than its posterior. And where arms
+are many, draws are narrower and fewer, because the largest of many draws lies far out. What this
+buys, and what it costs in unlucky runs, is measured in ``docs/default.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from zib.core.kernel import jitable, register
-from zib.core.spec import Spec
+from zib.core.spec import Spec, choice, number_or, real
 from zib.core.state import ArmState, Floats, new_state, per_arm, scalar
 from zib.mab.posterior import (
     FEWEST_PAID,
@@ -31,16 +38,25 @@ from zib.mab.posterior import (
     LearnedPrior,
     fit_probabilities,
     next_fit,
+    shared_magnitude,
     start,
 )
 from zib.mab.sampling import is_stranger, strange_magnitude, typical_magnitude
 from zib.stats.arms import observe
 
-SURPRISE = 2.5  # of all arms together, so that a thousand arms do not cost a thousand times as much
+SURPRISE = 1.5  # of all arms together, so that a thousand arms do not cost a thousand times as much
 UNDECIDED, GAUSSIAN, LOGNORMAL = range(3)
 LEAST_GAP = 0.02**2  # variance of the gap, at least
 FEWEST_FREE = 3.0  # below this many degrees of freedom arms are taken together
 GRID = 10  # candidates 3, 12, 48, ... for `borrowed`
+LEAST_PAID = 10.0  # rewards that a prior may always count for, however few arms there are
+ODD = 4.0  # squared standard errors from which on an arm is unlike the others
+NARROW = 0.75  # width of draws, over that of the posterior, of an arm that has paid MATURE times
+MATURE = 40.0
+FEW_ARMS = 10.0  # of more than these the largest draw is kept about as far out as of so many
+ENDING = 5.0  # how much sooner than an arm's own share of the rounds exploring it stops paying
+DRAWN = 20.0  # arms that are drawn in a round, on average, if there are more
+OWN, SHARED, LEARNED = range(3)
 CERTAIN = 1000.0  # degrees of freedom from which a variance is taken as known
 TWO_PI = 6.283185307179586
 
@@ -53,11 +69,28 @@ class ZIAdaptive(Spec):
     look log-normal is a help while rewards are few, and every arm is judged by its average in the
     end.
 
+    Parameters
+    ----------
+    magnitudes
+        What arms say about each other's magnitudes. ``"learned"``: as much as the rewards support.
+        ``"own"``: nothing, as soon as an arm has paid. ``"shared"``: all arms pay the same on
+        average when they pay, because you know it; only how often they pay is learned. Where that
+        is wrong the best arm may never be found.
+    horizon
+        The number of rounds, if it is known: towards its end less is explored. After it, as if
+        unknown.
+
     Notes
     -----
     p̃ ~ Beta(α + B, β + n − B) with α and β learned across arms. The magnitude μ̃ is drawn from a
     normal law (of its logarithm, if the family is log-normal) around a compromise between the arm
-    and all arms, with the arm's variance a compromise as well. An arm that never paid may pay far
+    and all arms, with the arm's variance a compromise as well. Both laws are narrowed: from their
+    full width for an arm that never paid to 0.75 of it for one that has paid 40 times, and with
+    K > 10 arms to √(log 10/log K) for all. The score is p̃·μ̃, or what the arm is expected to pay if
+    that is more; of K > 20 arms only about 20 are drawn in a round, the others count for what they
+    are expected to pay. With a known horizon T, draws of an arm with n of t pulls are narrowed by
+    a further √(log(1 + (T − t)/5n)/log(1 + t/n)) where that is below 1: what is learned about it
+    now can be used in T − t rounds only. An arm that never paid may pay far
     more than the others: its magnitude is drawn from all arms and multiplied by a factor with a
     heavy tail. An arm that has paid a few times may scatter far more than the others: now and then,
     and the less often the more it has paid, it is drawn well above its average. Priors are learned
@@ -70,9 +103,20 @@ class ZIAdaptive(Spec):
     ZIAdaptive()
     """
 
-    label = "ZI adaptive"
-    looks = {"ZI adaptive": "#000000 * heavy"}
+    magnitudes: str = choice(("own", "shared", "learned"), default="learned")
+    horizon: float | str = number_or("unknown", real(low=2), default="unknown")
+    looks = {
+        "ZI adaptive": "#000000 * heavy",
+        "ZI adaptive own": "#666666 * dashed",
+        "ZI adaptive shared": "#666666 * dotted",
+    }
     learns_late = True
+
+    @property
+    def label(self) -> str:
+        """A short name for figures and tables."""
+        how = self.parameters()["magnitudes"]
+        return "ZI adaptive" if how == "learned" else f"ZI adaptive {how}"
 
 
 class Learned(LearnedPrior):
@@ -86,6 +130,7 @@ class Learned(LearnedPrior):
     place: Floats = per_arm()
     width: Floats = per_arm(least=0.0)
     freedom: Floats = per_arm(least=0.0)
+    expected: Floats = per_arm()  # the magnitude in the middle of it
     # from all arms together
     family: Floats = scalar(whole=True, least=0.0, most=2.0)
     pooled: Floats = scalar(least=0.0)  # variance pooled over arms, on the scale of the family
@@ -158,6 +203,9 @@ def _place(state: Any, arm: int) -> tuple[float, float]:
         return mean, own / count
     place, variance, gap, of_gap = _lognormal_place(state, arm)
     between = max(state.own.gap_spread[0], LEAST_GAP)
+    apart = (gap - state.own.gap[0]) ** 2
+    if apart > ODD * (of_gap + between):  # other arms say nothing about this one
+        between = apart
     share = between / (between + of_gap)
     return (
         place + share * gap + (1.0 - share) * state.own.gap[0],
@@ -166,20 +214,26 @@ def _place(state: Any, arm: int) -> tuple[float, float]:
 
 
 @jitable
-def posterior(state: Any, arm: int) -> None:
+def posterior(spec: Any, state: Any, arm: int) -> None:
     """Put together what the arm and what all arms say."""
     place = state.own.centre[0]
     variance = state.own.variance[0]
     freedom = CERTAIN
     if state.nonzero[arm] > 0.0:
         own, noise = _place(state, arm)
+        if (own - place) ** 2 > ODD * (variance + noise):
+            variance = (own - place) ** 2
         share = variance / (variance + noise) if variance + noise > 0.0 else 1.0
+        if spec.magnitudes == OWN:
+            share = 1.0
         place = share * own + (1.0 - share) * place
         variance = share * noise
         freedom = state.nonzero[arm] - 1.0 + state.own.borrowed[0]
     state.own.place[arm] = place
     state.own.width[arm] = math.sqrt(variance)
     state.own.freedom[arm] = freedom
+    is_log = state.own.family[0] == LOGNORMAL
+    state.own.expected[arm] = math.exp(min(place, 700.0)) if is_log else place
 
 
 # ------------------------------------------------------------------------------ all arms together
@@ -356,12 +410,13 @@ def _fit_magnitudes(state: Any, steps: int) -> None:
         spread = max(squares / arms - centre * centre, 0.0)
         noise_of_one /= arms
     state.own.centre[0] = centre
-    # at least as much doubt as `MOST_PAID` rewards leave
-    state.own.variance[0] = max(spread, noise_of_one / MOST_PAID)
+    # at least as much doubt as `MOST_PAID` rewards leave, fewer if arms are few: a few that look
+    # alike do not prove that all are
+    state.own.variance[0] = max(spread, noise_of_one / min(MOST_PAID, max(LEAST_PAID, arms)))
 
 
 @jitable
-def learn_from_all(state: Any, steps: int) -> None:
+def learn_from_all(spec: Any, state: Any, steps: int) -> None:
     """Answer the three questions from the statistics of all arms."""
     state.own.next_fit[0] = next_fit(state)
     paid = 0.0
@@ -370,7 +425,7 @@ def learn_from_all(state: Any, steps: int) -> None:
     if paid < FEWEST_PAID:
         state.own.family[0] = UNDECIDED
         return
-    fit_probabilities(state, steps)
+    fit_probabilities(state, steps, min(MOST_PAID, max(LEAST_PAID, 2.0 * state.pulls.size)))
     family = _choose_family(state, paid)
     if family != state.own.family[0]:  # the prior was on another scale
         state.own.family[0] = family
@@ -381,7 +436,7 @@ def learn_from_all(state: Any, steps: int) -> None:
         _fit_gap(state)
     _fit_magnitudes(state, steps)
     for k in range(state.pulls.size):
-        posterior(state, k)
+        posterior(spec, state, k)
 
 
 # --------------------------------------------------------------------------------------- kernels
@@ -411,9 +466,9 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     _weigh(spec, state, arm, reward, 1.0)
     surprised = reward < 0.0 and state.own.family[0] > GAUSSIAN
     if surprised or state.clock[0] >= state.own.next_fit[0]:
-        learn_from_all(state, STEPS)
+        learn_from_all(spec, state, STEPS)
     elif reward != 0.0 and state.own.family[0] != UNDECIDED:
-        posterior(state, arm)
+        posterior(spec, state, arm)
 
 
 def _refresh_all(spec: Any, state: Any) -> None:
@@ -421,56 +476,86 @@ def _refresh_all(spec: Any, state: Any) -> None:
     state.own.alpha[0] = 1.0
     state.own.beta[0] = 1.0
     state.own.family[0] = UNDECIDED
-    learn_from_all(state, STEPS_FROM_SCRATCH)
+    learn_from_all(spec, state, STEPS_FROM_SCRATCH)
 
 
 def _refresh(spec: Any, state: Any, arm: int) -> None:
     _refresh_all(spec, state)
 
 
+@jitable
+def _widest(n_arms: int) -> float:
+    """Return the width of draws over that of the posterior, of arms that never paid.
+
+    The largest of K normal draws lies about √(2 log K) standard deviations above the mean; with it
+    grows what exploring costs, but not what it finds.
+    """
+    return math.sqrt(math.log(FEW_ARMS) / math.log(max(float(n_arms), FEW_ARMS)))
+
+
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     family = state.own.family[0]
+    shared = shared_magnitude(state) if spec.magnitudes == SHARED else 0.0
     top = 0.0
     if family == UNDECIDED:
         for k in range(out.size):
             if state.nonzero[k] > 0.0:
                 top = max(top, state.total[k] / state.nonzero[k])
     typical = typical_magnitude(state)
+    widest = _widest(out.size)
+    narrowest = min(NARROW, widest)
+    is_crowded = out.size > DRAWN
+    t = state.clock[0]
+    left = spec.horizon - t  # NaN if unknown
     for k in range(out.size):
         n = state.pulls[k]
         if n == 0.0:
             out[k] = np.inf
             continue
         count = state.nonzero[k]
-        prob = rng.beta(state.own.alpha[0] + count, state.own.beta[0] + n - count)
-        if family == UNDECIDED:  # hardly anything was paid: what was seen is what there is
-            magnitude = state.total[k] / count if count > 0.0 else (top if top > 0.0 else 1.0)
-        elif count > 0.0 and is_stranger(state, count, rng):
-            magnitude = strange_magnitude(state.total[k] / count, typical, rng)
+        a = state.own.alpha[0] + count
+        b = state.own.beta[0] + n - count
+        if spec.magnitudes == SHARED:
+            expected = shared
+        elif family == UNDECIDED:  # hardly anything was paid: what was seen is what there is
+            expected = state.total[k] / count if count > 0.0 else (top if top > 0.0 else 1.0)
         else:
-            magnitude = _draw(state, k, family, rng)
-            if count == 0.0:
-                magnitude *= _surprise(out.size, rng)
-        out[k] = prob * magnitude
+            expected = state.own.expected[k]
+        out[k] = a / (a + b) * expected
+        if is_crowded and rng.random() * out.size >= DRAWN:
+            continue
+        width = widest + (narrowest - widest) * min(count / MATURE, 1.0)
+        if left > 0.0:
+            width *= math.sqrt(min(math.log1p(left / (ENDING * n)) / math.log1p(t / n), 1.0))
+        prob = rng.beta(a / (width * width), b / (width * width))
+        magnitude = expected
+        if spec.magnitudes != SHARED and family != UNDECIDED:
+            if count > 0.0 and is_stranger(state, count, rng):
+                magnitude = strange_magnitude(state.total[k] / count, typical, rng)
+            else:
+                magnitude = _draw(state, k, family, width, rng)
+                if count == 0.0:
+                    magnitude *= _surprise(out.size, rng)
+        out[k] = max(out[k], prob * magnitude)
 
 
 @jitable
 def _surprise(n_arms: int, rng: Any) -> float:
     """Return a factor ≥ 1 for the magnitude of an arm that never paid.
 
-    P(factor > x) = min(1, 2.5/K)/x². The other arms say little about such an arm: it may pay rarely
-    and enormously. With a factor that has no such tail the arm is given up for ever on some
-    bandits; with it the arm is played at least of the order of T^(1/3) times, and so found in the
-    end.
+    P(factor > x) = min(1, 1.5/K)/x^1.5. The other arms say little about such an arm: it may pay
+    rarely and enormously. With a factor that has no such tail the arm is given up for ever on some
+    bandits; with it the arm is played at least of the order of T^(2/5) times, and so found in the
+    end. A heavier tail finds such arms sooner and costs more where arms never pay at all.
     """
-    return math.sqrt(max(min(SURPRISE / n_arms, 1.0) / (1.0 - rng.random()), 1.0))
+    return float(max(min(SURPRISE / n_arms, 1.0) / (1.0 - rng.random()), 1.0) ** (2.0 / 3.0))
 
 
 @jitable
-def _draw(state: Any, arm: int, family: float, rng: Any) -> float:
-    """Draw a magnitude from its posterior."""
+def _draw(state: Any, arm: int, family: float, narrowed: float, rng: Any) -> float:
+    """Draw a magnitude from its posterior, narrowed by a factor."""
     place = state.own.place[arm]
-    width = state.own.width[arm]
+    width = narrowed * state.own.width[arm]
     freedom = state.own.freedom[arm]
     if freedom < CERTAIN:  # the variance is not known either
         width *= math.sqrt(0.5 * freedom / rng.standard_gamma(0.5 * freedom))

@@ -68,8 +68,8 @@ def digamma(x: float) -> float:
 
 
 @jitable
-def fit_probabilities(state: Any, steps: int) -> None:
-    """Climb the beta-binomial likelihood by Minka's fixed point."""
+def fit_probabilities(state: Any, steps: int, most: float) -> None:
+    """Climb the beta-binomial likelihood by Minka's fixed point; α stays at or below `most`."""
     alpha = state.own.alpha[0]
     beta = state.own.beta[0]
     for _ in range(steps):
@@ -92,9 +92,9 @@ def fit_probabilities(state: Any, steps: int) -> None:
             return
         alpha *= paid / tried
         beta *= unpaid / tried
-        if alpha > MOST_PAID:
-            beta *= MOST_PAID / alpha
-            alpha = MOST_PAID
+        if alpha > most:
+            beta *= most / alpha
+            alpha = most
     state.own.alpha[0] = max(alpha, 1e-3)
     state.own.beta[0] = max(beta, 1e-3)
 
@@ -171,7 +171,7 @@ def _fit(spec: Any, state: Any, steps: int) -> None:
     for k in range(state.pulls.size):
         paid += state.nonzero[k]
     if paid >= FEWEST_PAID:
-        fit_probabilities(state, steps)
+        fit_probabilities(state, steps, MOST_PAID)
         _fit_magnitudes(spec, state, steps)
 
 
@@ -195,6 +195,7 @@ def fit_from_scratch(spec: Any, state: Any) -> None:
 # -------------------------------------------------------------------------------------- the policy
 
 FLAT, LEARNED = 0, 1
+AS_PRIOR, OWN_MAGNITUDES, SHARED_MAGNITUDES, LEARNED_MAGNITUDES = range(4)
 BORROWED = 3.0  # rewards that the scale of all arms together counts for, when sigma is unknown
 
 
@@ -214,6 +215,11 @@ class ZIPosterior(FamilySpec):
         ``"flat"``: Beta(α, β) for the probability and no prior for the magnitude, each arm on its
         own. ``"learned"``: both priors are fitted to all arms (empirical Bayes), so that arms with
         a handful of rewards borrow strength from the others.
+    magnitudes
+        The same question for the magnitudes alone: ``"own"`` (flat), ``"learned"``, or as `prior`
+        says by default. ``"shared"``: all arms pay the same on average when they pay, because you
+        know it; only how often they pay is learned, and wherever that is wrong the best arm may
+        never be found.
 
     Notes
     -----
@@ -239,17 +245,22 @@ class ZIPosterior(FamilySpec):
     beta: float = positive(default=1.0)
     unseen: str | float = number_or("pooled", default="pooled")
     prior: str = choice(("flat", "learned"), default="flat")
+    magnitudes: str = choice(("prior", "own", "shared", "learned"), default="prior")
     looks = {"ZI posterior": "#6699CC d dashdot heavy", "ZI posterior learned": "#0072B2 d heavy"}
 
     @property
     def label(self) -> str:
         """A short name for figures and tables."""
-        return "ZI posterior learned" if self.learns_late else "ZI posterior"
+        told = self.parameters()
+        name = "ZI posterior learned" if told["prior"] == "learned" else "ZI posterior"
+        how = told["magnitudes"]
+        return name if how == "prior" else f"{name}, magnitudes {how}"
 
     @property
     def learns_late(self) -> bool:
         """Whether priors are learned now and then only, so that they lag behind the rewards."""
-        return bool(self.parameters()["prior"] == "learned")
+        told = self.parameters()
+        return bool("learned" in (told["prior"], told["magnitudes"]))
 
 
 class _PosteriorPart(PooledScale, LearnedPrior):
@@ -262,9 +273,14 @@ def _init(spec: ZIPosterior, n_arms: int) -> ArmState:
     return state
 
 
+@jitable
+def _learns(spec: Any) -> bool:
+    return bool(spec.prior == LEARNED or spec.magnitudes == LEARNED_MAGNITUDES)
+
+
 def _refresh_all(spec: Any, state: Any) -> None:
     pool(spec, state)
-    if spec.prior == LEARNED:
+    if _learns(spec):
         fit_from_scratch(spec, state)
 
 
@@ -274,7 +290,7 @@ def _refresh(spec: Any, state: Any, arm: int) -> None:
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     learn(spec, state, arm, reward)
-    if spec.prior == LEARNED:
+    if _learns(spec):
         fit_if_due(spec, state)
 
 
@@ -347,19 +363,40 @@ def _draw_learned(spec: Any, state: Any, arm: int, scales: tuple[float, float], 
     return float(out)
 
 
+@jitable
+def shared_magnitude(state: Any) -> float:
+    """Return the average of all non-zero rewards; 1 before there are any."""
+    total = 0.0
+    paid = 0.0
+    for k in range(state.pulls.size):
+        total += state.total[k]
+        paid += state.nonzero[k]
+    return total / paid if paid > 0.0 else 1.0
+
+
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    if spec.prior == LEARNED and state.own.variance[0] > 0.0:
-        scales = _scales(spec, state)
-        for k in range(out.size):
-            n = state.pulls[k]
-            if n == 0.0:
-                out[k] = np.inf
-            else:
-                b = state.nonzero[k]
-                prob = rng.beta(state.own.alpha[0] + b, state.own.beta[0] + n - b)
-                out[k] = prob * _draw_learned(spec, state, k, scales, rng)
+    is_shared = spec.magnitudes == SHARED_MAGNITUDES
+    is_fitted = _learns(spec) and state.own.variance[0] > 0.0
+    if not is_shared and not is_fitted:
+        product_scores(spec, state, rng, out)
         return
-    product_scores(spec, state, rng, out)
+    alpha = state.own.alpha[0] if spec.prior == LEARNED and is_fitted else spec.alpha
+    beta = state.own.beta[0] if spec.prior == LEARNED and is_fitted else spec.beta
+    common = shared_magnitude(state)
+    scales = _scales(spec, state)
+    for k in range(out.size):
+        n = state.pulls[k]
+        if n == 0.0:
+            out[k] = np.inf
+            continue
+        b = state.nonzero[k]
+        prob = rng.beta(alpha + b, beta + n - b)
+        if is_shared:
+            out[k] = prob * common
+        elif spec.magnitudes == OWN_MAGNITUDES and b > 0.0:
+            out[k] = prob * _draw(spec, state, k, scales, rng)
+        else:
+            out[k] = prob * _draw_learned(spec, state, k, scales, rng)
 
 
 register(

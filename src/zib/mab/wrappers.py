@@ -87,7 +87,7 @@ def inner_refresh_all(spec: Any, state: Any) -> None:
 
 
 def _with_horizon(spec: Any) -> Any:
-    if not hasattr(spec, "horizon"):
+    if math.isnan(getattr(spec, "horizon", math.nan)):
         raise InvalidParameterError(
             f"`spec` must be a policy with a horizon (ZIUCB, ZITS, UCB, MOTS, …); got {shown(spec)}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import threading
 import time
@@ -87,7 +88,10 @@ class OnlinePolicy:
         self._values = None if listed is None else np.array(listed)  # only these are allowed
         self._known = frozenset(listed or ())  # the same, to look one up fast
         self._rng = validate.generator("seed", seed)
-        self._warn_after = float("inf") if horizon is None else float(horizon)
+        told = math.inf if horizon is None else float(horizon)
+        self._warn_after = (
+            math.inf if math.isnan(told) else told
+        )  # NaN: not told
         self._learned = 0
         self._lock()
 
