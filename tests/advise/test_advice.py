@@ -438,3 +438,15 @@ def test_donations_of_the_matching_experiment() -> None:
     assert advice.law.best is not None
     assert advice.law.best.name == "log-normal"
     assert advice.recommendation.spec == zib.mab.ZIAdaptive()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_whether_arms_may_share_magnitudes_is_said(apart: bool) -> None:
+    """Two arms with 1,500 rewards each, of one mean or 20 % apart: twelve standard errors."""
+    rng = np.random.default_rng(3)
+    arm = np.repeat([0, 1], 5_000)
+    size = rng.normal(np.where(apart & (arm == 1), 6.0, 5.0), 1.0)
+    log = LoggedData.from_arrays(arm, np.where(rng.random(10_000) < 0.3, size, 0.0))
+    said = " ".join(advise(log, simulate=False).notes)
+    assert ("do not let them share magnitudes" in said) == apart
+    assert ('magnitudes="shared"' in said) == (not apart)

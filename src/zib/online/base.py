@@ -89,9 +89,7 @@ class OnlinePolicy:
         self._known = frozenset(listed or ())  # the same, to look one up fast
         self._rng = validate.generator("seed", seed)
         told = math.inf if horizon is None else float(horizon)
-        self._warn_after = (
-            math.inf if math.isnan(told) else told
-        )  # NaN: not told
+        self._warn_after = math.inf if math.isnan(told) else told  # NaN: not told
         self._learned = 0
         self._lock()
 

@@ -51,10 +51,12 @@ from zib.logs.advise.words import (
     choice_words,
     drawn_words,
     inflated_words,
+    magnitude_words,
     notes,
     plain_table,
     report,
 )
+from zib.logs.advise.worlds import compared_magnitudes
 from zib.logs.log import Log, inflated_of
 from zib.logs.passes import on_machines
 
@@ -323,6 +325,9 @@ def advise(
     about = context_report(found)
     choices = choose(found, arms, whole, law, sd)
     remarks += notes(found, arms, whole, law, random, balance, design_effect(found, values))
+    if random != "no" and found.clusters is None:
+        means, _ = compared_magnitudes(arms, np.array([float(arm.nonzero) for arm in arms]))
+        remarks += () if means is None else (magnitude_words(means.log_odds),)
     if balance is not None and not balance.comparable:
         remarks += (
             "The table of the arms shows raw means: what happened, not what arms are worth.",

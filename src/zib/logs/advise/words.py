@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 USUAL = 0.4  # share of the rows of a reward that may mean that nothing happened
 MISMATCH = 0.001  # p-value below which arms do not occur as often as they should
+DIFFERENT = math.log(20.0)  # evidence from which on magnitudes are said to differ
 UNIFORM, LOG = "uniform", "as in the log"  # policies that every simulation has
 
 Rows = list[tuple[str, ...]]
@@ -588,6 +589,27 @@ def notes(
                 f"better than the {law.best.name}."
             )
     return tuple(out)
+
+
+def magnitude_words(log_odds: float) -> str:
+    """Say whether arms differ in what they pay when they pay, and what that means for a policy.
+
+    `log_odds` is the logarithm of the Bayes factor, for magnitudes that differ.
+    """
+    share = 'zib.mab.ZIAdaptive(magnitudes="shared")'
+    if log_odds > DIFFERENT:
+        return (
+            "Arms differ in what they pay when they pay (Bayes factor "
+            f"{number(math.exp(min(log_odds, 50.0)), 2)}): do not let them share magnitudes."
+        )
+    odds = number(math.exp(-log_odds), 2) if log_odds < 0.0 else number(math.exp(log_odds), 2)
+    lean = "for the same magnitudes" if log_odds < 0.0 else "for different ones"
+    return (
+        "The log does not show that arms differ in what they pay when they pay (Bayes factor "
+        f"{odds} {lean}). If you know from your business that they do not, {share} learns from "
+        "how often they pay alone: about 0.7 times the regret of the default where that is true, "
+        "several times as much where it is not."
+    )
 
 
 def _cluster_words(found: Collected, effect: float) -> str:

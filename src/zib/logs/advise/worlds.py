@@ -132,27 +132,11 @@ class Worlds:
             self._weights.append(weight / max(weight.sum(), TINY))
         self._made = lru_cache(WORLDS_KEPT)(self._make)
         shares_odds = -math.inf if self._always else self._shares.log_odds
-        self._draws = _weighed(shares_odds, self._look_at_magnitudes(own, unit))
+        self._means, self._variance = compared_magnitudes(own, self._count, unit)
+        means_odds = -math.inf if self._means is None else self._means.log_odds
+        self._draws = _weighed(shares_odds, means_odds)
         parts = ALIKE / (ALIKE + sum(each.weight for each in self._draws))
         self.alike = max(parts, _alike_on_average(own, size))
-
-    def _look_at_magnitudes(self, arms: Sequence[ArmSummary], unit: float) -> float:
-        """Return the evidence that magnitudes differ, weighed with one spread for all arms."""
-        b = np.array([float(arm.nonzero) for arm in arms])
-        mean = np.array([arm.compared[1].value if arm.nonzero else 0.0 for arm in arms]) / unit
-        within = sum(arm.magnitude_variance * arm.rows for arm in arms if arm.nonzero) / unit**2
-        freedom = float(np.maximum(b - 1.0, 0.0).sum())
-        typical = math.sqrt(float(b @ mean**2 + within) / b.sum())
-        known = self._count > 0.0
-        self._variance = within / freedom if freedom > 0.0 else 0.0
-        self._means: Values | None = None
-        same = np.ptp(mean[known]) <= 1e-9 * typical
-        if freedom == 0.0 or known.sum() < 2 or same:
-            return -math.inf
-        variance = max(self._variance, 1e-20 * typical**2)
-        errors = np.where(known, variance / np.where(known, self._count, 1.0), np.inf)
-        self._means = Values(mean, errors, typical, freedom)
-        return self._means.log_odds
 
     def instance(self, rng: np.random.Generator) -> World:
         """Draw one world in which arms differ; the same for every policy of a replication."""
@@ -187,6 +171,30 @@ class Worlds:
 
     def __repr__(self) -> str:
         return f"<Worlds: {self.n_arms} arms, alike with probability {self.alike:.3g}>"
+
+
+def compared_magnitudes(
+    arms: Sequence[ArmSummary], count: Array, unit: float = 1.0
+) -> tuple[Values | None, float]:
+    """Return the mean magnitudes of all arms, weighed with one spread for all, and its square.
+
+    `count` is how many non-zero rewards the arms have, effectively. None where nothing can tell
+    magnitudes apart, such as one reward per arm or the same price everywhere.
+    """
+    b = np.array([float(arm.nonzero) for arm in arms])
+    mean = np.array([arm.compared[1].value if arm.nonzero else 0.0 for arm in arms]) / unit
+    within = sum(arm.magnitude_variance * arm.rows for arm in arms if arm.nonzero) / unit**2
+    freedom = float(np.maximum(b - 1.0, 0.0).sum())
+    known = count > 0.0
+    spread = within / freedom if freedom > 0.0 else 0.0
+    if freedom == 0.0 or known.sum() < 2:
+        return None, spread
+    typical = math.sqrt(float(b @ mean**2 + within) / b.sum())
+    if np.ptp(mean[known]) <= 1e-9 * typical:
+        return None, spread
+    variance = max(spread, 1e-20 * typical**2)
+    errors = np.where(known, variance / np.where(known, count, 1.0), np.inf)
+    return Values(mean, errors, typical, freedom), spread
 
 
 def _alike_on_average(arms: Sequence[ArmSummary], size: Array) -> float:
