@@ -285,9 +285,9 @@ def draws_randomly(spec: Any) -> bool:
 
 
 def spreads(spec: Any) -> bool:
-    """Whether the policy has no chance of its own and spreads the decisions of a batch by `imagine`.
+    """Whether the policy is without chance and spreads the decisions of a batch by `imagine`.
 
-    Other policies without chance decide the same again until a reward is learned.
+    Others without chance decide the same again until a reward is learned.
     """
     return not draws_randomly(spec) and _can_imagine(spec)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from zib.core import validate as check
 from zib.core.validate import InvalidParameterError
-from zib.env.registry import Array, Categories, Environment, Kind, custom, frozen
+from zib.env.registry import Array, Categories, Environment, Kind, frozen
 
 
-def _multi_armed(name: str, value: Any) -> Any:
+def multi_armed(name: str, value: Any) -> Any:
+    """Return an environment that another can stand around, or raise."""
     lacks = [each for each in ("n_arms", "instance") if not hasattr(value, each)]
     other = isinstance(value, Around) or any(
         getattr(value, each, False) for each in ("n_features", "by_round")
@@ -27,7 +28,11 @@ def _multi_armed(name: str, value: Any) -> Any:
 class Around(Environment):
     """Base of the environments that change when rewards are seen, not which they are."""
 
-    env: Any = custom(_multi_armed, allowed="multi-armed environment")
+    if TYPE_CHECKING:
+        # Declared by the environments around: what has parameters can be made by its name.
+        @property
+        def env(self) -> Any:
+            """The environment inside."""
 
     @property
     def n_arms(self) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from zib.core.spec import whole
-from zib.env.around import Around
+from zib.env.around import Around, multi_armed
+from zib.env.registry import custom
 
 LARGEST_BATCH = 10_000_000
 
@@ -39,4 +40,5 @@ class Batched(Around, positional=1):
 
     batched: ClassVar[bool] = True
 
+    env: Any = custom(multi_armed, allowed="multi-armed environment")
     size: int = whole(low=1, high=LARGEST_BATCH, default=100)

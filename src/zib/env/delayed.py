@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from zib.core import validate as check
 from zib.core.spec import real, whole
 from zib.core.validate import InvalidParameterError
-from zib.env.around import Around
+from zib.env.around import Around, multi_armed
 from zib.env.laws import Law
 from zib.env.registry import Array, custom, maybe, sequence
 
@@ -82,6 +82,7 @@ class Delayed(Around, positional=1):
 
     delayed: ClassVar[bool] = True
 
+    env: Any = custom(multi_armed, allowed="multi-armed environment")
     delay: Any = custom(_laws, allowed="law of the delay, or one per arm")
     window: int = whole(low=1, high=LONGEST_WINDOW)
     starts: Any = maybe(sequence(0.0), default=None)
