@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -22,8 +23,10 @@ SPREADING = {name: spec for name, spec in (SPECS | TOLD).items() if kernel.sprea
 
 
 @pytest.fixture(autouse=True)
-def _without_compiling() -> Iterator[None]:
-    with interpreted():
+def _without_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile in slow tests only."""
+    slow = request.node.get_closest_marker("slow") is not None
+    with nullcontext() if slow else interpreted():
         yield
 
 
@@ -150,6 +153,21 @@ def test_decisions_of_posterior_policies_are_those_of_single_calls() -> None:
     one, many = copy.copy(bandit), copy.copy(bandit)
     assert [one.select() for _ in range(30)] == many.select_many(30)
     assert one.dumps() == many.dumps()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["ucb1", "zi-imed", "zi-kl lognormal", "outcomes-kl", "zi-adaptive"]
+)
+def test_compiled_code_decides_alike(name) -> None:
+    bandit = trained(ONLINE[name])
+    bandit.add_arm("new")
+    with interpreted():
+        slow = zib.Bandit.loads(bandit.dumps())
+        wanted = [slow.select_many(50, **each) for each in ({}, {"arms": ["a", "new"]})]
+        shares = slow.select_many(50, return_propensity=True)[1].tolist()
+    assert [bandit.select_many(50, **each) for each in ({}, {"arms": ["a", "new"]})] == wanted
+    assert bandit.select_many(50, return_propensity=True)[1].tolist() == shares
 
 
 def test_shares_of_a_batch_are_what_an_index_policy_plays() -> None:
