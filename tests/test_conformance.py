@@ -33,5 +33,5 @@ def test_policy(name: str, check: str) -> None:
 
 
 def test_no_registered_policy_is_left_out() -> None:
-    native = {t for t in kernel.REGISTRY if t.__module__.startswith("zib.")}
+    native = {t for t in kernel.REGISTRY if t.__module__.startswith("zib.mab.")}
     assert native == {type(spec) for spec in SPECS.values()}

@@ -12,6 +12,7 @@ import zib
 from zib.cases.loan import LoanMarket, LoanPricing
 from zib.env import (
     MAB,
+    Batched,
     BootstrapContextual,
     BootstrapMAB,
     Constant,
@@ -74,6 +75,7 @@ EXAMPLES: dict[str, Any] = {
         starts=[7, 0],
         trend=-0.5,
     ),
+    "Batched": Batched(OutcomesMAB([1.0, 20.0], [[0.1, 0.02], [0.5, 0.3]], [0.0, 4.0]), size=7),
     "BootstrapMAB": BootstrapMAB(_log()),
     "PathMAB": PathMAB(probs=[[0.1, 0.2], [0.3, 0.2]], means=[1.0, -1.0], sigma=0.5, starts=[0, 9]),
     "DriftingMAB jumps": DriftingMAB(n_arms=3, prob_speed=0.02, mean_speed=0.01),
@@ -109,7 +111,7 @@ def test_environment(check: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_means(name: str) -> None:
-    """Error probability about 2e-9 for each of at most 6 arms of 24 environments; see the check."""
+    """Error probability about 2e-9 for each of at most 6 arms of 25 environments; see the check."""
     check_means(EXAMPLES[name])
 
 

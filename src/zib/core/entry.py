@@ -172,6 +172,12 @@ def learn_block(pin, arms, rewards, categories):  # type: ignore[no-untyped-def]
 
 
 @Entry
+def count_as_usual(pin, arm, spread):  # type: ignore[no-untyped-def]
+    """Let a view of a state count a decision of a batch whose reward is not known yet."""
+    kernel.count_as_usual(pin.spec, pin.state, arm, spread)
+
+
+@Entry
 def refresh(pin, arm):  # type: ignore[no-untyped-def]
     kernel.refresh(pin.spec, pin.state, arm)
 

@@ -41,6 +41,7 @@ class Policy(NamedTuple):
     rescale: Kernel | None
     randomized: bool
     propensities: Callable[[Any, Any], Any] | None
+    imagine: Kernel
 
 
 @REGISTRY.kernel(INLINED)
@@ -73,6 +74,11 @@ def refresh_all(spec: Any, state: Any) -> None:
     """Recompute what is derived from the statistics of every arm."""
 
 
+@REGISTRY.kernel(INLINED)
+def imagine(spec: Any, state: Any, arm: int) -> None:
+    """Count one more pull of an arm that was played, with rewards like those it had."""
+
+
 def _ignore_category(spec: Any, state: Any, arm: int, reward: float, category: int) -> None:
     update(spec, state, arm, reward)
 
@@ -84,6 +90,35 @@ def _no_refresh(spec: Any, state: Any, arm: int) -> None:
 def _refresh_each(spec: Any, state: Any) -> None:
     for k in range(state.pulls.size):
         refresh(spec, state, k)
+
+
+def _imagine_nothing(spec: Any, state: Any, arm: int) -> None:
+    """What one more pull would change is not known."""
+
+
+def _imagine_inside(spec: Any, state: Any, arm: int) -> None:
+    imagine(spec.spec, state, arm)
+
+
+@jitable
+def one_more(state: Any, arm: int) -> float:
+    """Let the statistics of an arm that was played be those of one more pull with the same means.
+
+    Returns what they were multiplied by, for further sums.
+    """
+    pulls = state.pulls[arm]
+    factor = (pulls + 1.0) / pulls
+    state.clock[0] += 1.0
+    state.pulls[arm] = pulls + 1.0
+    state.nonzero[arm] = min(state.nonzero[arm] * factor, pulls + 1.0)
+    state.total[arm] *= factor
+    state.spread[arm] *= factor
+    return float(factor)
+
+
+def _imagine_one(spec: Any, state: Any, arm: int) -> None:
+    one_more(state, arm)
+    refresh(spec, state, arm)
 
 
 def register(
@@ -102,6 +137,7 @@ def register(
     rescale: Kernel | None = None,
     randomized: bool = False,
     propensities: Callable[[Any, Any], Any] | None = None,
+    imagine: Kernel | None = None,
     allocates: bool = False,
 ) -> None:
     """Make a policy known to the interpreter and to the compiler.
@@ -147,6 +183,10 @@ def register(
         Whether `scores` draws random numbers.
     propensities
         ``propensities(spec, state) -> array`` for randomized policies where it is known exactly.
+    imagine
+        ``imagine(spec, state, arm)`` counts one more pull of an arm, with rewards like those it
+        had; so a policy without chance plays a batch (`zib.Bandit.select_many`). Not needed where
+        the policy is `additive` and keeps no further sums.
     allocates
         Whether a kernel creates arrays while it runs (slower; prefer an array of `own`).
     """
@@ -156,6 +196,10 @@ def register(
 
     compilable = register_jitable if allocates else jitable
     scoring = compilable(scores)
+    if imagine is None and "spec" in spec_type._fields:  # type: ignore[attr-defined]
+        imagine = _imagine_inside  # a policy around a policy
+    elif imagine is None:
+        imagine = _imagine_one if additive and not own.keeps_sums() else _imagine_nothing
     REGISTRY.add(
         spec_type,
         Policy(
@@ -173,6 +217,7 @@ def register(
             rescale,
             randomized,
             propensities,
+            compilable(imagine),
         ),
     )
 
@@ -239,6 +284,21 @@ def draws_randomly(spec: Any) -> bool:
     return lookup(spec).randomized
 
 
+def spreads(spec: Any) -> bool:
+    """Whether the policy is without chance and spreads the decisions of a batch by `imagine`.
+
+    Others without chance decide the same again until a reward is learned.
+    """
+    return not draws_randomly(spec) and _can_imagine(spec)
+
+
+def _can_imagine(spec: Any) -> bool:
+    found = lookup(spec).imagine
+    if found is _imagine_inside:
+        return _can_imagine(spec.spec)
+    return found is not _imagine_nothing and (found is not _imagine_one or is_additive(spec))
+
+
 def init(spec: Any, n_arms: int) -> Any:
     """Return the empty state of the policy."""
     return lookup(spec).init(spec, n_arms)
@@ -264,6 +324,20 @@ def argmax_random(values: Any, rng: Any) -> int:
             if rng.random() * ties < 1.0:
                 winner = k
     return winner
+
+
+@jitable
+def count_as_usual(spec: Any, state: Any, arm: int, spread: bool) -> None:
+    """Let a view of the state count a decision of a batch whose reward is not known yet.
+
+    The first decision for an untried arm counts as a zero, so that the rest of a batch does not go
+    to arms that nobody knows. Further ones count as what the arm has paid so far, if the batch is
+    to `spread`.
+    """
+    if state.pulls[arm] == 0.0:
+        update(spec, state, arm, 0.0)
+    elif spread:
+        imagine(spec, state, arm)
 
 
 @jitable

@@ -350,6 +350,22 @@ def copied(state: Any) -> Any:
     return _rebuilt(state, {name: array.copy() for name, _, array in arrays(state)})
 
 
+def in_one_piece(state: Any) -> tuple[Any, NDArray[np.uint64]]:
+    """Return a copy of a state whose arrays lie side by side in memory, and that memory.
+
+    So compiled code can put a whole state aside, whatever it is made of.
+    """
+    sizes = [-(-array.nbytes // 8) for _, _, array in arrays(state)]
+    memory = np.zeros(sum(sizes), dtype=np.uint64)
+    new, start = {}, 0
+    for (name, _, array), size in zip(arrays(state), sizes, strict=True):
+        room = memory[start : start + size].view(array.dtype)[: array.size]
+        new[name] = room.reshape(array.shape)
+        new[name][...] = array
+        start += size
+    return _rebuilt(state, new), memory
+
+
 def rearranged(state: Any, fresh: Any, sources: Sequence[int]) -> Any:
     """Return the state of other arms: for each, the arm of `state` it is, or −1 if it is untried.
 

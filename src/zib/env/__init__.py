@@ -2,6 +2,7 @@
 
 from importlib import import_module as _import_module
 
+from zib.env.batched import Batched
 from zib.env.contextual import PAPER_SPARSITIES, ContextBlock, ContextualGLM, RandomContextual
 from zib.env.delayed import Delayed
 from zib.env.disjoint import DisjointContextual, DisjointGLM
@@ -53,6 +54,7 @@ __all__ = [
     "MAB",
     "PAPER_PROBS",
     "PAPER_SPARSITIES",
+    "Batched",
     "BootstrapContextual",
     "BootstrapMAB",
     "CategoryBlock",

@@ -442,7 +442,7 @@ def world_of(environment: Any, seed: int, first: int, last: int) -> World:
             return _contextual_world(found)
     raise InvalidParameterError(
         "`env` must have arms that stay as they are, or the contexts of ContextualGLM, and no "
-        "delays, where every replication draws its own rewards; got "
+        "delays or batches, where every replication draws its own rewards; got "
         f"{shown(environment)}"
     )
 

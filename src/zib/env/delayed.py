@@ -11,23 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from zib.core import validate as check
 from zib.core.spec import real, whole
 from zib.core.validate import InvalidParameterError
+from zib.env.around import Around, multi_armed
 from zib.env.laws import Law
-from zib.env.registry import Array, Categories, Environment, Kind, custom, frozen, maybe, sequence
+from zib.env.registry import Array, custom, maybe, sequence
 
 LONGEST_WINDOW = 10_000_000
-
-
-def _multi_armed(name: str, value: Any) -> Any:
-    lacks = [each for each in ("n_arms", "instance") if not hasattr(value, each)]
-    other = isinstance(value, Delayed) or any(
-        getattr(value, each, False) for each in ("n_features", "by_round")
-    )
-    if lacks or other or isinstance(value, type):
-        raise InvalidParameterError(
-            f"`{name}` must be a multi-armed environment whose arms do not change, such as "
-            f"GaussianMAB or RandomMAB; got {check.shown(value)}"
-        )
-    return value
 
 
 def _laws(name: str, value: Any) -> Any:
@@ -51,7 +39,7 @@ def _law(name: str, value: Any) -> Law:
     return value
 
 
-class Delayed(Environment, positional=1):
+class Delayed(Around, positional=1):
     """Arms whose rewards arrive later, and whose zeros never do.
 
     Parameters
@@ -76,7 +64,8 @@ class Delayed(Environment, positional=1):
     t being the round in which the arm was played. Nothing reports a reward that is the inflated
     value: one has to conclude it, at the latest from the window. What a policy makes of decisions
     that are pending is its own choice: `zib.mab.Pending`. A policy that says nothing about it is
-    told each reward when the window of its decision closes.
+    told each reward when the window of its decision closes. Variances and sizes are those before
+    `trend`.
 
     Rewards and delays have streams of their own: the j-th pull of an arm pays the same as in `env`
     (but for `trend`), and after the same delay, whoever plays. Regret is against the best of the
@@ -93,7 +82,7 @@ class Delayed(Environment, positional=1):
 
     delayed: ClassVar[bool] = True
 
-    env: Any = custom(_multi_armed, allowed="multi-armed environment")
+    env: Any = custom(multi_armed, allowed="multi-armed environment")
     delay: Any = custom(_laws, allowed="law of the delay, or one per arm")
     window: int = whole(low=1, high=LONGEST_WINDOW)
     starts: Any = maybe(sequence(0.0), default=None)
@@ -120,11 +109,6 @@ class Delayed(Environment, positional=1):
                 )
 
     @property
-    def n_arms(self) -> int:
-        """Number of arms, those that come later included."""
-        return int(self.env.n_arms)
-
-    @property
     def delays(self) -> tuple[Any, ...]:
         """The law of the delay of each arm."""
         return self.delay if isinstance(self.delay, tuple) else (self.delay,) * self.n_arms
@@ -133,11 +117,6 @@ class Delayed(Environment, positional=1):
     def first_rounds(self) -> NDArray[np.int64]:
         """The round from which on each arm can be played."""
         return np.array(self.starts or [0] * self.n_arms, dtype=np.int64)
-
-    def instance(self, rng: np.random.Generator) -> Delayed:
-        """Draw the environment inside, if it is random."""
-        drawn = self.env.instance(rng)
-        return self if drawn is self.env else self._replace(env=drawn)
 
     # ------------------------------------------------------------------------------------ delays
 
@@ -153,45 +132,3 @@ class Delayed(Environment, positional=1):
         level = rng.random(check.integer("n", n, 0))
         within = law._quantile(level * law._cdf(np.array(float(self.window))))
         return np.clip(within, 0.0, self.window), 1.0 + self.trend * (2.0 * level - 1.0)
-
-    # ----------------------------------------------------------------------------------- rewards
-
-    def sample(self, arm: int, rng: np.random.Generator, n: int) -> Array:
-        """Return the next `n` rewards of `arm`, before `trend`."""
-        drawn: Array = self.env.sample(arm, rng, n)
-        return drawn
-
-    def sample_categories(
-        self, arm: int, rng: np.random.Generator, n: int
-    ) -> tuple[Array, Categories]:
-        """Return the rewards of `sample`, and of which kind each is."""
-        drawn: tuple[Array, Categories] = self.env.sample_categories(arm, rng, n)
-        return drawn
-
-    @property
-    def n_categories(self) -> int:
-        """How many kinds of rewards there are besides nothing, in the arm that has most."""
-        return int(self.env.n_categories)
-
-    @property
-    def arm_means(self) -> Array:
-        """Mean reward of each arm."""
-        return frozen(self.env.arm_means)
-
-    @property
-    def variances(self) -> Array:
-        """Variance of each arm's reward before `trend`."""
-        return frozen(self.env.variances)
-
-    @property
-    def inflated(self) -> float:
-        """The value paid when nothing happens."""
-        return float(getattr(self.env, "inflated", 0.0))
-
-    def component_size(self, kind: Kind = "subgaussian") -> float:
-        """Return one size that is valid for the non-zero part of every arm, before `trend`."""
-        return float(self.env.component_size(kind))
-
-    def reward_sizes(self, kind: Kind = "subgaussian") -> Array:
-        """Return the size of each arm's reward, before `trend`."""
-        return frozen(self.env.reward_sizes(kind))

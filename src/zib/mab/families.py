@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zib.core.kernel import borrowing, jitable
+from zib.core.kernel import borrowing, jitable, one_more
 from zib.core.registry import INLINED, Registry
 from zib.core.spec import Spec, choice, derived, optional, positive
 from zib.core.state import Floats, Part, per_arm, scalar
@@ -117,6 +117,15 @@ def learn(spec: Any, state: Any, arm: int, reward: float) -> None:
         own.pooled_spread[0] += state.spread[arm] - before
     if count > 0.0:
         own.pooled_freedom[0] += 1.0
+
+
+@jitable
+def learn_as_usual(spec: Any, state: Any, arm: int) -> None:
+    """Count one more pull of an arm, with rewards like those it had."""
+    factor = one_more(state, arm)
+    state.own.log_total[arm] *= factor
+    state.own.log_spread[arm] *= factor
+    pool(spec, state)
 
 
 @jitable

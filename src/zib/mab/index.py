@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from zib.core.kernel import jitable, register
+from zib.core.kernel import jitable, one_more, register
 from zib.core.spec import Spec, choice, number_or, positive, real
 from zib.core.state import Floats, Part, per_arm
 from zib.core.validate import InvalidParameterError, shown
@@ -269,6 +269,13 @@ def _heavy_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     state.own.mean_upper[arm] = _mean_upper(spec, state, arm, _mean_scale(spec, log_t))
 
 
+def _heavy_imagine(spec: Any, state: Any, arm: int) -> None:
+    state.own.kept[arm] *= one_more(state, arm)
+    n = state.pulls[arm]
+    log_t = math.log(max(state.clock[0], 2.0))
+    state.own.prob_upper[arm] = state.nonzero[arm] / n + _prob_radius(n, log_t)
+
+
 def _heavy_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     log_t = math.log(max(state.clock[0] + 1.0, 2.0))
     scale = _mean_scale(spec, log_t)
@@ -295,4 +302,10 @@ def _heavy_scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
     complete_unseen(state, spec.unseen, top, out)
 
 
-register(ZIHeavyUCB, own=Trimmed, scores=_heavy_scores, update=_heavy_update)
+register(
+    ZIHeavyUCB,
+    own=Trimmed,
+    scores=_heavy_scores,
+    update=_heavy_update,
+    imagine=_heavy_imagine,
+)

@@ -25,6 +25,7 @@ from zib.mab.families import (
     cost_to_reach,
     has_own_scale,
     learn,
+    learn_as_usual,
     magnitude,
     magnitude_upper,
     pool,
@@ -215,6 +216,17 @@ def _refresh_all(spec: Any, state: Any) -> None:
 
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     learn(spec, state, arm, reward)
+    _follow(spec, state, arm)
+
+
+def _imagine(spec: Any, state: Any, arm: int) -> None:
+    learn_as_usual(spec, state, arm)
+    _follow(spec, state, arm)
+
+
+@jitable
+def _follow(spec: Any, state: Any, arm: int) -> None:
+    """Keep bounds that follow what was just learned of an arm."""
     last = clamped_arm(state.own.last[0], state.pulls.size)
     state.own.last[0] = arm
     if arm == last:
@@ -282,6 +294,7 @@ register(
     refresh_all=_refresh_all,
     indices=_indices,
     additive=True,
+    imagine=_imagine,
 )
 LAZY.add(ZIKLUCB, Lazy(is_bound=_has_paid, exact=product_upper))
 
@@ -397,6 +410,17 @@ def _imed_refresh_all(spec: Any, state: Any) -> None:
 
 def _imed_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     learn(spec, state, arm, reward)
+    _imed_follow(spec, state, arm)
+
+
+def _imed_imagine(spec: Any, state: Any, arm: int) -> None:
+    learn_as_usual(spec, state, arm)
+    _imed_follow(spec, state, arm)
+
+
+@jitable
+def _imed_follow(spec: Any, state: Any, arm: int) -> None:
+    """Keep costs that follow what was just learned of an arm."""
     top = _best_arm(spec, state)
     best = _mean(spec, state, top)
     least = math.log(state.pulls[top])
@@ -465,5 +489,6 @@ register(
     refresh_all=_imed_refresh_all,
     indices=_imed_indices,
     additive=True,
+    imagine=_imed_imagine,
 )
 LAZY.add(ZIIMED, Lazy(is_bound=_was_played, exact=_score))

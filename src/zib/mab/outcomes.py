@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zib.core import validate
-from zib.core.kernel import jitable, register
+from zib.core.kernel import jitable, one_more, register
 from zib.core.spec import Spec, argument, derived, number_or, optional, real
 from zib.core.state import MOST_ROUNDS, ArmState, Floats, Part, new_state, per_arm, table
 from zib.core.validate import InvalidParameterError
@@ -447,6 +447,15 @@ def _learn(spec: Any, state: Any, arm: int, reward: float, category: int) -> Non
     _keep_expired_and(spec, state, arm)
 
 
+def _imagine(spec: Any, state: Any, arm: int) -> None:
+    factor = one_more(state, arm)
+    for j in range(spec.outcomes.m):
+        state.own.counts[arm, j] *= factor
+        state.own.spreads[arm, j] *= factor
+    pool_outcomes(spec, state)
+    _keep_expired_and(spec, state, arm)
+
+
 @jitable
 def _borrow(spec: Any, state: Any, level: float, out: Any) -> None:
     """Write, per arm, the most that an outcome the arm never had could pay."""
@@ -519,5 +528,6 @@ register(
     refresh=_refresh,
     refresh_all=_refresh_all,
     indices=_indices,
+    imagine=_imagine,
 )
 LAZY.add(OutcomesKLUCB, Lazy(is_bound=_is_kept, exact=_exact))

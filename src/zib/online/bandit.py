@@ -239,10 +239,7 @@ class Bandit(SummedArms):
     def select_many(
         self, n: int, arms: Iterable[Hashable] | None = None, *, return_propensity: bool = False
     ) -> Any:
-        """Return a list of the arms to play in the next `n` decisions.
-
-        They are those that `n` calls of `select` would return. Nothing is learned in between, so
-        a policy without chance returns one arm `n` times, unless there is a `least_share`.
+        """Return a list of the arms to play in the next `n` decisions, before any reward returns.
 
         Parameters
         ----------
@@ -251,21 +248,48 @@ class Bandit(SummedArms):
         arms, return_propensity
             As for `select`; with `return_propensity` a pair, the labels and an array of their
             probabilities.
+
+        Notes
+        -----
+        A policy with chance decides as in `n` calls of `select`. One without (ZIIMED, ZIKLUCB,
+        ZIUCB, …) would play one arm `n` times. So it decides as if each decision made in the batch
+        had been paid what its arm has paid on average: means stay as they are, and the arm becomes
+        less uncertain, until it is the turn of others. With both, the first decision for an untried
+        arm counts as a zero for the rest of the batch, which therefore does not all go to new
+        arms. What was learned does not change.
+
+        Where decisions are drawn from an allocation (see the notes of `Bandit`), it is made of the
+        shares of the arms in such a batch, within the limits, and the probabilities are exact.
+
+        A policy without chance whose statistics are not sums plays one arm `n` times, unless it was
+        registered with `imagine`.
+
+        Examples
+        --------
+        >>> import zib
+        >>> bandit = zib.Bandit(zib.mab.ZIIMED(sigma=1.0), arms=["red", "blue"], seed=1)
+        >>> sorted(bandit.select_many(4))
+        ['blue', 'blue', 'red', 'red']
+        >>> bandit.update_many(["red"] * 50 + ["blue"] * 50, [0.0, 1.0] * 25 + [0.0, 1.5] * 25)
+        >>> batch = bandit.select_many(1_000)
+        >>> batch.count("red"), batch.count("blue")
+        (26, 974)
         """
         n = validate.integer("n", n, low=0, high=MOST_DECISIONS)
         asked = validate.flag("return_propensity", return_propensity)
         labels = None if arms is None else tuple(validate.iterable("arms", arms))
         with self._alone():
             if asked or self._guarded:
-                found = self._allocation(labels)
+                found = self._allocation(labels, n)
                 positions = found.draw_many(self._rng, n)
                 chosen = [found.labels[k] for k in positions]
                 return (chosen, np.array(found.shares)[positions]) if asked else chosen
-            decide, over = (
-                (self._select, self._pin) if labels is None else (self._best, self._rows(labels))
-            )
+            rows = self._rows(labels)
+            decide, over = (self._select, self._pin) if labels is None else (self._best, rows)
             before = self._rng.bit_generator.state
             try:
+                if n > 1 and self._counts_decisions(rows):
+                    return [self._arms[k] for k in self._played(rows, n, self._rng)]
                 return [self._arms[decide(over)] for _ in range(n)]
             except BaseException:
                 self._rng.bit_generator.state = before

@@ -40,7 +40,6 @@ class PendingArms(ServedArms):
 
     _in_flight: InFlight  # per arm: zeros, factor of the amounts
     _pin: Any  # of what was learned
-    _select_from: Any
     _view: View | None
 
     @property

@@ -1,6 +1,9 @@
-"""Decisions that are drawn from an allocation, and those among some of the arms only.
+"""Decisions that are drawn from an allocation, those among some of the arms only, and batches.
 
 Without features an allocation holds until something is learned; with features, for one decision.
+
+A batch is decided from a copy of what was learned, which counts the decisions already made in it
+(`kernel.count_as_usual`). Its allocation is the share of each arm in the batch.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import numpy as np
 from zib.contextual import entry as contextual_entry
 from zib.contextual import policy
 from zib.core import entry, kernel, validate
-from zib.core.state import Floats
+from zib.core.state import Floats, copied
 from zib.core.validate import InvalidParameterError
 from zib.online.actions import Actions, Ids, Labels
 from zib.online.allocation import (
@@ -32,6 +35,7 @@ class ServedArms(OnlinePolicy):
     """Base of `Bandit`: exact propensities, limits on shares, arms that may be played."""
 
     _score: Any  # writes the exact score of every arm
+    _select_from: Any  # chooses among all arms
 
     @abstractmethod
     def _deciding(self) -> Any:
@@ -41,7 +45,7 @@ class ServedArms(OnlinePolicy):
         rails.check_room(len(self._arms))
 
     def _forget_shares(self) -> None:
-        self._allocations: dict[Labels | None, Allocation] = {}
+        self._allocations: dict[tuple[Labels | None, int], Allocation] = {}
         self._allocated_at = self._learned
 
     def _rows(self, arms: Labels | None) -> Ids:
@@ -61,10 +65,10 @@ class ServedArms(OnlinePolicy):
         """Return which of some arms has the largest score."""
         return int(rows[largest(self._scores(self._deciding().pin, rows), self._rng)])
 
-    def _counts(self, rows: Ids, draws: int, rng: np.random.Generator) -> Ids:
+    def _counts(self, rows: Ids, draws: int, rng: np.random.Generator, state: Any = None) -> Ids:
         """Return how often each of some arms wins in simulated decisions."""
         counts = np.zeros(rows.size, dtype=np.int64)
-        pin = entry.pin(self._spec, self._deciding().state, rng)
+        pin = entry.pin(self._spec, self._deciding().state if state is None else state, rng)
         entry.count_choices.for_spec(self._spec)(pin, rows, np.zeros(rows.size), draws, counts)
         return counts
 
@@ -78,39 +82,95 @@ class ServedArms(OnlinePolicy):
         pin = entry.pin(self._spec, self._deciding().state, np.random.default_rng(0))
         return of_largest(self._scores(pin, rows))
 
-    def _wanted(self, rows: Ids) -> Floats:
-        """Return the shares that the policy wants some arms to have: a function of the state."""
+    def _wanted(self, rows: Ids, n: int = 1) -> Floats:
+        """Return the shares that the policy wants some arms to have: a function of the state.
+
+        `n` is the number of decisions that are made before anything else is learned.
+        """
+        if n > 1 and self._counts_decisions(rows):
+            return self._wanted_in_batch(rows, n)
         sure = self._sure(rows)
         if sure is not None:
             return sure
-        state, draws = self._deciding().state, self._rails.draws
-        return self._counts(rows, draws, stream_of(state.pulls, state.total, rows)) / draws
+        draws = self._rails.draws
+        return self._counts(rows, draws, self._stream_of_state(rows)) / draws
 
-    def _limited(self, rows: Ids, rails: GuardRails) -> Floats:
+    def _stream_of_state(self, rows: Ids) -> np.random.Generator:
+        state = self._deciding().state
+        return stream_of(state.pulls, state.total, rows)
+
+    def _limited(self, rows: Ids, rails: GuardRails, n: int = 1) -> Floats:
         """Return the shares of some arms within limits: a function of the state."""
         pulls = self._deciding().state.pulls[rows]
 
         def known() -> Floats:
             tried = np.flatnonzero(pulls >= rails.evidence)
             out = np.zeros(rows.size)
-            out[tried] = self._wanted(rows[tried])
+            out[tried] = self._wanted(rows[tried], n)
             return out
 
-        return rails.applied(self._wanted(rows), pulls, known)
+        return rails.applied(self._wanted(rows, n), pulls, known)
 
-    def _allocation(self, arms: Labels | None) -> Allocation:
+    def _allocation(self, arms: Labels | None, n: int = 1) -> Allocation:
         """Return the probabilities of the arms that may be played, computed once per state."""
         if self._allocated_at != self._learned or len(self._allocations) > MOST_KEPT:
             self._forget_shares()
         try:
-            found = self._allocations.get(arms)
+            found = self._allocations.get((arms, n))
         except TypeError:  # a label that is none
             found = None
         if found is None:
-            shares = self._limited(self._rows(arms), self._rails)
+            rows = self._rows(arms)
+            if n > 1 and not self._counts_decisions(rows):  # a batch is so many decisions
+                return self._allocation(arms)
+            shares = self._limited(rows, self._rails, n)
             found = Allocation.of(self._arms if arms is None else arms, shares)
-            self._allocations[arms] = found
+            self._allocations[arms, n] = found
         return found
+
+    # --------------------------------------------------------------------------------- batches
+
+    def _counts_decisions(self, rows: Ids) -> bool:
+        """Whether decisions of a batch among some arms depend on those made before in it."""
+        untried = (self._deciding().state.pulls[rows] == 0.0).any()
+        return bool(untried) or kernel.spreads(self._spec)
+
+    def _wanted_in_batch(self, rows: Ids, n: int) -> Floats:
+        """Return the shares of some arms in a batch: a function of the state."""
+        untried = self._deciding().state.pulls[rows] == 0.0
+        first = untried.sum()  # decisions that go to untried arms, one to each
+        if n <= first:
+            return np.asarray(untried / first)
+        rng = self._stream_of_state(rows)
+        if kernel.spreads(self._spec):
+            played = self._played(rows, n, rng)
+            return np.asarray(np.bincount(played, minlength=len(self._arms))[rows] / n)
+        state = copied(self._deciding().state)
+        pin, count_as_usual = self._in_view(state, rng)
+        for arm in rows[untried]:
+            count_as_usual(pin, int(arm), False)
+        draws = self._rails.draws
+        later = self._counts(rows, draws, rng, state) / draws
+        return np.asarray((untried + (n - first) * later) / n)
+
+    def _in_view(self, state: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+        """Return the pin of a view, and what lets the view count a decision."""
+        return entry.pin(self._spec, state, rng), entry.count_as_usual.for_spec(self._spec)
+
+    def _played(self, rows: Ids, n: int, rng: np.random.Generator) -> list[int]:
+        """Return the arms that are played in a batch, some of the arms being allowed."""
+        pin, count_as_usual = self._in_view(copied(self._deciding().state), rng)
+        spread = kernel.spreads(self._spec)
+        every = rows.size == len(self._arms)
+        out = []
+        for _ in range(n):
+            if every:
+                arm = int(self._select_from(pin))
+            else:
+                arm = int(rows[largest(self._scores(pin, rows), rng)])
+            count_as_usual(pin, arm, spread)
+            out.append(arm)
+        return out
 
 
 class Served(Actions):

@@ -51,7 +51,7 @@ def use(bandit: Any) -> None:
     for options in ({}, {"arms": [arm]}):
         bandit.select(**options)
         bandit.select(**options, return_propensity=True)
-        bandit.select_many(1, **options)
+        bandit.select_many(2, **options)
         bandit.indices(**options)
         bandit.propensities(draws=1, **options)
     bandit.update(arm, reward, **told)
@@ -64,6 +64,7 @@ def use(bandit: Any) -> None:
         bandit.merge(copy.copy(bandit))
     new = a_new_arm(bandit)
     bandit.add_arm(new)
+    bandit.select_many(2)  # whose first decision counts for the second
     bandit.remove_arm(new)
     type(bandit).loads(bandit.dumps()).select()
 

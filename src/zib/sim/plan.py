@@ -22,7 +22,8 @@ from zib.core import validate as check
 from zib.core.cluster import libraries as versions
 from zib.core.kernel import REGISTRY, lookup
 from zib.core.spec import label_of
-from zib.sim import delayed as delayed  # which makes its loop known
+from zib.sim import batched as batched  # which makes its player known
+from zib.sim import delayed as delayed
 from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code
 from zib.sim.loop import player_of
 from zib.sim.many import play_on

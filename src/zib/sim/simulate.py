@@ -132,6 +132,9 @@ def simulate(
     Where rewards come late (`zib.env.Delayed`), `zib.mab.Pending` says what a policy makes of
     decisions that are pending; without it, a policy is told each reward when the window closes.
 
+    Where decisions are made in batches (`zib.env.Batched`), policies decide as in
+    `zib.Bandit.select_many` and learn when the batch is complete.
+
     Memory does not grow with `horizon`. Ctrl-C returns what is finished, with a warning; the
     missing replications are NaN. If a run fails, `SimulationError.partial` has what is finished.
 

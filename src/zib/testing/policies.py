@@ -153,6 +153,21 @@ def extreme_rewards_give_no_nan(spec: Any) -> None:
             kernel.update(spec, state, int(arm), allowed(spec, reward_of(j)))
 
 
+def imagined_pulls_give_no_nan(spec: Any) -> None:
+    """Nor in a batch, in which decisions count before their rewards return."""
+    spread = kernel.spreads(spec)
+    for name, reward_of in _EXTREME.items():
+        for learned in (0, 1, 40):
+            state, rng, out = _fresh(spec, 3)
+            for j in range(learned):
+                arm = kernel.choose(spec, state, rng, out)
+                kernel.update(spec, state, int(arm), allowed(spec, reward_of(j)))
+            for _ in range(20):
+                arm = kernel.choose(spec, state, rng, out)
+                assert not np.isnan(out).any(), f"NaN score in a batch, rewards {name}: {out}"
+                kernel.count_as_usual(spec, state, int(arm), spread)
+
+
 def a_thousand_arms_work(spec: Any) -> None:
     """Many arms are no special case."""
     state = _learned(spec, _some_rewards(spec, 1100, 1000), 1000)
@@ -211,6 +226,17 @@ def compiled_bandit_decides_as_interpreted(spec: Any) -> None:
         _learn(fast, mine, 0.5)
         _learn(slow, yours, 0.5)
     assert fast.dumps() == slow.dumps(), "compiled and interpreted bandits learn differently"
+
+
+def a_batch_learns_nothing(spec: Any) -> None:
+    """`select_many` changes nothing, and decides the same after a restart."""
+    with interpreted():
+        bandit = _trained(spec, _some_rewards(spec, 40, 4))
+        bandit.add_arm("new")
+        twin, before = Bandit.loads(bandit.dumps()), bandit.state
+        assert bandit.select_many(20) == twin.select_many(20), "a loaded bandit decides otherwise"
+        for (name, _, a), (_, _, b) in zip(arrays(before), arrays(bandit.state), strict=True):
+            assert a.tobytes() == b.tobytes(), f"`select_many` must not change the state: {name}"
 
 
 def saved_bandit_goes_on(spec: Any) -> None:
@@ -293,6 +319,7 @@ def _assert_close(got: Bandit, wanted: Bandit, promise: str) -> None:
 _ADDITIVE = (merged_halves_are_the_whole.__name__, revision_is_exact.__name__)
 _ONLINE = (
     compiled_bandit_decides_as_interpreted.__name__,
+    a_batch_learns_nothing.__name__,
     saved_bandit_goes_on.__name__,
     arms_come_and_go.__name__,
     *_ADDITIVE,
