@@ -37,7 +37,7 @@ class Policy(NamedTuple):
     indices: Kernel
     additive: bool
     own: type[Part]
-    weigh: Kernel | None
+    weigh: Kernel
     rescale: Kernel | None
     randomized: bool
     propensities: Callable[[Any, Any], Any] | None
@@ -73,12 +73,21 @@ def refresh_all(spec: Any, state: Any) -> None:
     """Recompute what is derived from the statistics of every arm."""
 
 
+@REGISTRY.kernel(INLINED)
+def weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:
+    """Add a reward to the further sums of a policy, or take it out again (`weight` −1)."""
+
+
 def _ignore_category(spec: Any, state: Any, arm: int, reward: float, category: int) -> None:
     update(spec, state, arm, reward)
 
 
 def _no_refresh(spec: Any, state: Any, arm: int) -> None:
     """Nothing is derived."""
+
+
+def _no_sums(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:
+    """There are no further sums."""
 
 
 def _refresh_each(spec: Any, state: Any) -> None:
@@ -169,7 +178,7 @@ def register(
             scoring if indices is None else compilable(indices),
             additive,
             own,
-            weigh,
+            compilable(weigh or _no_sums),
             rescale,
             randomized,
             propensities,
@@ -205,13 +214,6 @@ def is_additive(spec: Any) -> bool:
 def keeps_sums(spec: Any) -> bool:
     """Whether the policy keeps sums of its own over rewards, besides those every policy keeps."""
     return lookup(spec).own.keeps_sums()
-
-
-def weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:
-    """Add a reward to the further sums of a policy, or take it out again (`weight` −1)."""
-    kernel = lookup(spec).weigh
-    if kernel is not None:
-        kernel(spec, state, arm, reward, weight)
 
 
 def can_rescale(spec: Any) -> bool:
