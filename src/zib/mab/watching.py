@@ -17,7 +17,6 @@ from zib.core.spec import label_of
 from zib.core.state import MOST_ROUNDS, ArmState, Floats, Part, count, per_arm, scratch
 from zib.core.summed import put_sums, read_sums, sums_of_arms
 from zib.mab.wrappers import (
-    FORGOTTEN,
     OFTEN,
     Forgetful,
     clipped,
@@ -36,6 +35,7 @@ FACTORS = tuple(2.0 ** (-1.0 / half_life) for half_life in HALF_LIVES)
 CAUTION = 3.5  # a change is believed when its log-likelihood ratio exceeds log t by this much
 KEPT = 20.0  # rewards that other arms still count for when one has changed
 FEWEST_PAID = 3.0  # non-zero rewards on both sides before magnitudes are compared
+NOTHING = 1e-9  # weight below which what a memory holds is nothing
 RECENT = 2.0  # the mean of a long memory is as exact as that of so many times its weight
 
 
@@ -138,7 +138,7 @@ def _remember(spec: Any, state: Any, arm: int, reward: float) -> None:
         total = factor * held.total[arm, m]
         spread = factor * held.spread[arm, m]
         if reward != 0.0:
-            if paid > FORGOTTEN:
+            if paid > NOTHING:
                 apart = (reward - total / paid) * (reward - (total + reward) / (paid + 1.0))
                 spread += max(apart, 0.0)
             else:
