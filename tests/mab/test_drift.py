@@ -8,7 +8,7 @@ import pytest
 import zib
 from zib import mab
 from zib.core import kernel
-from zib.core.state import arrays, copied
+from zib.core.state import Floats, Part, arrays, copied, per_arm, scalar
 from zib.core.validate import InvalidParameterError
 from zib.env import GaussianMAB, PathMAB
 from zib.mab.wrappers import FORGOTTEN
@@ -404,6 +404,33 @@ def test_a_policy_from_elsewhere_can_forget():
         del kernel.REGISTRY[Foreign]
 
 
+class OfArms(Part):
+    mine: Floats = per_arm(is_sum=True)
+
+
+class OfAll(Part):
+    mine: Floats = scalar(is_sum=True)
+
+
+@pytest.mark.parametrize("own", [OfArms, OfAll])
+def test_sums_that_cannot_be_forgotten_are_refused(own):
+    class Foreign(mab.UCB1):
+        __slots__ = ()
+
+    found = kernel.lookup(mab.UCB1())
+    # of the one it is not known how a reward enters, the other is not per arm
+    weigh = None if own is OfArms else (lambda spec, state, arm, reward, weight: None)
+    zib.register(
+        Foreign, scores=found.scores, update=found.update, own=own, additive=True, weigh=weigh
+    )
+    try:
+        for wrap in (lambda s: mab.Discounted(s, 5), lambda s: mab.Windowed(s, 5), mab.Watching):
+            with pytest.raises(InvalidParameterError, match="`spec` must be a policy whose"):
+                wrap(Foreign())
+    finally:
+        del kernel.REGISTRY[Foreign]
+
+
 # --------------------------------------------------------------------------------------- bad input
 
 
@@ -414,6 +441,8 @@ def test_a_policy_from_elsewhere_can_forget():
         (lambda: mab.Discounted(mab.UCB1(), float("nan")), "`half_life` must be a finite number"),
         (lambda: mab.Discounted(mab.UCB1(), 10, every=11), r"`every` must lie in \[1, 10\]"),
         (lambda: mab.Discounted(mab.UCB1(), 10, every=0), r"`every` must lie in \[1, 10\]"),
+        (lambda: mab.Discounted(mab.UCB1()), "`half_life` must be a .*; got None"),
+        (lambda: mab.Windowed(), "`length` must be a whole number .*; got None"),
         (lambda: mab.Windowed(mab.UCB1(), 0), "`length` must lie in"),
         (lambda: mab.Windowed(mab.UCB1(), 10.0), "`length` must be a whole number"),
         (lambda: mab.Windowed(mab.ZIHeavyUCB(epsilon=0.5, moment=2.0), 10), "`spec` must be a pol"),

@@ -216,6 +216,11 @@ def keeps_sums(spec: Any) -> bool:
     return lookup(spec).own.keeps_sums()
 
 
+def can_weigh(spec: Any) -> bool:
+    """Whether a single reward can be added to all sums of the policy, and taken out again."""
+    return lookup(spec).weigh is not _no_sums or not keeps_sums(spec)
+
+
 def can_rescale(spec: Any) -> bool:
     """Whether the rewards of an arm can be multiplied by a number afterwards."""
     return lookup(spec).rescale is not None or not keeps_sums(spec)

@@ -16,7 +16,7 @@ import math
 from typing import Any, ClassVar
 
 from zib.core import kernel
-from zib.core.kernel import is_additive, jitable, lookup, register
+from zib.core.kernel import can_weigh, is_additive, jitable, lookup, register
 from zib.core.spec import Spec, combined, converted, derived, label_of, real, whole
 from zib.core.state import ArmState, Floats, Part, count, set_horizon
 from zib.core.summed import are_per_arm, fade_sums
@@ -143,7 +143,7 @@ def summable(spec: Any) -> Any:
     if spec is None:
         return ZIAdaptive()
     found = lookup(spec)
-    if not is_additive(spec) or not are_per_arm(found.own):
+    if not (is_additive(spec) and can_weigh(spec) and are_per_arm(found.own)):
         raise InvalidParameterError(
             "`spec` must be a policy whose statistics are sums over rewards (ZIAdaptive, ZIUCB, "
             f"ZIPosterior, UCB1, …), so that rewards can be forgotten; got {shown(spec)}"
