@@ -59,8 +59,8 @@ class Watching(Forgetful):
     arms that are hardly played are tried again as often as changes are to be expected.
 
     Until the first change the policy inside plays as it would alone. Without drift a change is
-    believed by mistake in a few of a hundred runs of 20,000 rewards, and regret is one to three per
-    cent larger on average.
+    believed by mistake in at most two of a hundred runs of 20,000 rewards, and regret is up to two
+    per cent larger on average.
 
     What cannot be noticed is that an arm has become better which is not played any more, while all
     others stay as they were: finding out would cost far more where nothing changes. If that is to
