@@ -8,7 +8,7 @@ import numpy as np
 
 from zib.core import kernel
 from zib.core.kernel import jitable, lookup, register
-from zib.core.spec import derived, label_of, whole
+from zib.core.spec import REQUIRED, derived, label_of, whole
 from zib.core.state import (
     LARGEST_REWARD,
     ArmState,
@@ -68,7 +68,7 @@ class Windowed(Forgetful):
     ({0: 2, 1: 1}, 0.5)
     """
 
-    length: int = whole(low=1, high=LONGEST_WINDOW, default=None, kw_only=False)
+    length: int = whole(low=1, high=LONGEST_WINDOW, default=REQUIRED, kw_only=False)
     every: int = derived(lambda given: max(given["length"] // OFTEN, 1))
 
     @property

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from zib.core import kernel
 from zib.core.kernel import can_weigh, is_additive, jitable, lookup, register
-from zib.core.spec import Spec, combined, converted, derived, label_of, real, whole
+from zib.core.spec import REQUIRED, Spec, combined, converted, derived, label_of, real, whole
 from zib.core.state import ArmState, Floats, Part, count, set_horizon
 from zib.core.summed import are_per_arm, fade_sums
 from zib.core.validate import InvalidParameterError, shown
@@ -239,7 +239,7 @@ class Discounted(Forgetful):
     Discounted(spec=ZIAdaptive(), half_life=500.0, every=10)
     """
 
-    half_life: float = real(low=1, default=None, kw_only=False)
+    half_life: float = real(low=1, default=REQUIRED, kw_only=False)
     every: int = combined(_steps, allowed="whole number in [1, half_life], or None", default=None)
     factor: float = derived(lambda given: 2.0 ** (-given["every"] / given["half_life"]))
 
