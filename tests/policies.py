@@ -83,9 +83,13 @@ SPECS = {
     "doubling mots": mab.Anytime(spec=mab.MOTS(horizon=50, sigma=1.0)),
     "discounted zi-ucb": mab.Discounted(mab.ZIUCB(horizon=T, sigma=1.0), half_life=60, every=3),
     "discounted zi-posterior": mab.Discounted(mab.ZIPosterior(), half_life=50),
+    "discounted zi-adaptive": mab.Discounted(half_life=60),
+    "windowed zi-adaptive": mab.Windowed(length=60),
     "windowed zi-ts": mab.Windowed(mab.ZITS(horizon=T, sigma=1.0), length=50),
     "windowed zi-imed": mab.Windowed(mab.ZIIMED(sigma=1.0), length=60),
     "windowed kl-ucb": mab.Windowed(mab.KLUCB(scale=5.0), length=40),
+    "watching zi-adaptive": mab.Watching(),
+    "watching zi-ucb": mab.Watching(mab.ZIUCB(horizon=T, sigma=1.0)),
     "pending ucb1": mab.Pending(mab.UCB1(scale=2.0), every=3, per_arm=True),
 }
 

@@ -153,12 +153,20 @@ def warmed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 
 
 def test_policies_are_named_as_in_the_library(warmed: list[Any]) -> None:
-    words = ["ZIUCB", "contextual.ZIUCB", "Windowed(ZIIMED)", "Disjoint(ZITS)", "ZIHeavyUCB"]
+    words = [
+        "ZIUCB",
+        "contextual.ZIUCB",
+        "Windowed(ZIIMED)",
+        "Disjoint(ZITS)",
+        "ZIHeavyUCB",
+        "Watching",
+    ]
     with interpreted():
         done = invoke(*words)
     assert done.exit_code == 0, done.output
     assert [type(bandit.spec) for bandit in warmed] == [
         mab.ZIUCB, contextual.ZIUCB, mab.Windowed, contextual.Disjoint, mab.ZIHeavyUCB,
+        mab.Watching,
     ]  # fmt: skip
     assert type(warmed[2].spec.spec) is mab.ZIIMED
     assert type(warmed[3].spec.spec) is contextual.ZITS
@@ -181,7 +189,7 @@ def test_saved_bandits_and_the_default_ones(warmed: list[Any], tmp_path: Path) -
     ("word", "words"),
     [
         ("ZITSS", "there is no policy 'ZITSS'; did you mean 'ZITS'?"),
-        ("Windowed", "Windowed plays another policy; name it as in 'Windowed(…)'"),
+        ("Anytime", "Anytime plays another policy; name it as in 'Anytime(…)'"),
         ("ZITS(UCB1)", "ZITS plays no other policy; got ZITS(UCB1)"),
         ("OutcomesKLUCB", "save a bandit that plays yours and give the file"),
         ("nowhere.json", "nowhere.json is neither a policy nor a file"),

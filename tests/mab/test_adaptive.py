@@ -177,11 +177,6 @@ def test_degenerate_rewards(rewards: list[float]) -> None:
     assert not np.isnan(list(bandit.indices().values())).any()
 
 
-def test_forgetting_is_refused_with_a_hint() -> None:
-    with pytest.raises(zib.InvalidParameterError, match="`spec` must be a policy whose statistics"):
-        zib.mab.Discounted(ZIAdaptive(), half_life=100)
-
-
 def test_an_arm_that_never_paid_may_pay_far_more() -> None:
     """Ten arms: P(factor > x) = 0.15/x^1.5 for x ≥ 1; binomial tests at level 1e-6 each."""
     rng = np.random.default_rng(9)

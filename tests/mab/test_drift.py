@@ -8,6 +8,7 @@ import pytest
 import zib
 from zib import mab
 from zib.core import kernel
+from zib.core.state import Floats, Part, arrays, copied, per_arm, scalar
 from zib.core.validate import InvalidParameterError
 from zib.env import GaussianMAB, PathMAB
 from zib.mab.wrappers import FORGOTTEN
@@ -87,6 +88,9 @@ class DiscountingOracle:
             *weighted([x for _, x in paid], [self.weight(at) for at, _ in paid]),
         )
 
+    def remembered(self, arm):
+        return [(self.weight(at), reward) for at, reward in self.paid[arm]]
+
     def clock(self):
         return sum(map(self.weight, self.all))
 
@@ -104,6 +108,9 @@ class WindowOracle:
         mine = [r for a, r in self.all[-self.length :] if a == arm]
         paid = [r for r in mine if r != 0.0]
         return (len(mine), *weighted(paid, [1.0] * len(paid)))
+
+    def remembered(self, arm):
+        return [(1.0, r) for a, r in self.all[-self.length :] if a == arm]
 
     def clock(self):
         return min(len(self.all), self.length)
@@ -230,6 +237,78 @@ def test_a_change_is_found_within_about_one_memory(wrap):
     assert worst_share(inner, 4500, 5500) > 0.6
 
 
+# --------------------------------------------------------------------- policies with further sums
+
+
+def sums(state):
+    """Return the further sums that the policy inside keeps."""
+    return {name: array for name, a, array in arrays(state) if a.is_sum}
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_further_sums_are_those_of_the_rewards_that_count(wrapper, share):
+    make, oracle = WRAPPERS[wrapper]
+    inner = mab.ZIAdaptive()
+    spec, wanted = make(inner), oracle()
+    state = kernel.init(spec, K)
+    assert sums(state)
+    out, naive_out = np.zeros(K), np.zeros(K)
+    for t, (arm, reward) in enumerate(history(220, seed=2, share=share)):
+        reward = abs(reward) if t > 60 else reward  # the negative ones are forgotten
+        kernel.update(spec, state, arm, reward)
+        wanted.add(arm, reward)
+        if t % 20 and t < 210:
+            continue
+        naive = kernel.init(inner, K)
+        for k in range(K):
+            for i, value in enumerate(wanted.statistics(k)):
+                naive[i][k] = value
+            for weight, value in wanted.remembered(k):
+                kernel.weigh(inner, naive, k, value, weight)
+        naive.clock[0] = state.clock[0]
+        for name, array in sums(naive).items():
+            # a count that has faded below 0.01 is 0
+            np.testing.assert_allclose(sums(state)[name], array, rtol=1e-9, atol=FORGOTTEN)
+            exact = sums(state)[name] != 0.0
+            np.testing.assert_allclose(sums(state)[name][exact], array[exact], rtol=1e-9)
+        # nothing else is needed for a decision: what is derived follows from the sums
+        for name, array in sums(naive).items():
+            array[:] = sums(state)[name]
+        kernel.refresh_all(inner, naive)
+        fresh = copied(state)
+        kernel.refresh_all(spec, fresh)
+        kernel.scores(inner, naive, np.random.default_rng(t), naive_out)
+        kernel.scores(spec, fresh, np.random.default_rng(t), out)
+        np.testing.assert_allclose(out, naive_out, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda: mab.Discounted(half_life=80), lambda: mab.Windowed(length=80)]
+)
+def test_the_default_is_played_inside_and_learns_often_enough(wrap):
+    spec = wrap()
+    assert spec.spec == mab.ZIAdaptive()
+    state = kernel.init(spec, K)
+    out, wanted = np.zeros(K), np.zeros(K)
+    for arm, reward in history(400, seed=4):
+        kernel.update(spec, state, arm, reward)
+    # what was learned from all arms is at most a fiftieth of the memory old
+    fresh = copied(state)
+    kernel.refresh_all(spec, fresh)
+    kernel.scores(spec, state, np.random.default_rng(1), out)
+    kernel.scores(spec, fresh, np.random.default_rng(1), wanted)
+    np.testing.assert_allclose(out, wanted, rtol=0.2)
+
+
+def test_a_window_of_the_default_beyond_the_horizon_changes_nothing():
+    env = GaussianMAB(means=[1.0, 2.0, 1.5], probs=[0.3, 0.25, 0.3], sigma=0.5)
+    rounds = np.arange(1, 301)
+    alone = play(mab.ZIAdaptive(), env, rounds, 3, 0, compiled=False)
+    inside = play(mab.Windowed(length=300), env, rounds, 3, 0, compiled=False)
+    assert all(np.array_equal(a, b) for a, b in zip(alone, inside, strict=True))
+
+
 # ------------------------------------------------------------------------------------- as a bandit
 
 
@@ -325,6 +404,33 @@ def test_a_policy_from_elsewhere_can_forget():
         del kernel.REGISTRY[Foreign]
 
 
+class OfArms(Part):
+    mine: Floats = per_arm(is_sum=True)
+
+
+class OfAll(Part):
+    mine: Floats = scalar(is_sum=True)
+
+
+@pytest.mark.parametrize("own", [OfArms, OfAll])
+def test_sums_that_cannot_be_forgotten_are_refused(own):
+    class Foreign(mab.UCB1):
+        __slots__ = ()
+
+    found = kernel.lookup(mab.UCB1())
+    # of the one it is not known how a reward enters, the other is not per arm
+    weigh = None if own is OfArms else (lambda spec, state, arm, reward, weight: None)
+    zib.register(
+        Foreign, scores=found.scores, update=found.update, own=own, additive=True, weigh=weigh
+    )
+    try:
+        for wrap in (lambda s: mab.Discounted(s, 5), lambda s: mab.Windowed(s, 5), mab.Watching):
+            with pytest.raises(InvalidParameterError, match="`spec` must be a policy whose"):
+                wrap(Foreign())
+    finally:
+        del kernel.REGISTRY[Foreign]
+
+
 # --------------------------------------------------------------------------------------- bad input
 
 
@@ -335,6 +441,8 @@ def test_a_policy_from_elsewhere_can_forget():
         (lambda: mab.Discounted(mab.UCB1(), float("nan")), "`half_life` must be a finite number"),
         (lambda: mab.Discounted(mab.UCB1(), 10, every=11), r"`every` must lie in \[1, 10\]"),
         (lambda: mab.Discounted(mab.UCB1(), 10, every=0), r"`every` must lie in \[1, 10\]"),
+        (lambda: mab.Discounted(mab.UCB1()), "`half_life` must be a .*; got None"),
+        (lambda: mab.Windowed(), "`length` must be a whole number .*; got None"),
         (lambda: mab.Windowed(mab.UCB1(), 0), "`length` must lie in"),
         (lambda: mab.Windowed(mab.UCB1(), 10.0), "`length` must be a whole number"),
         (lambda: mab.Windowed(mab.ZIHeavyUCB(epsilon=0.5, moment=2.0), 10), "`spec` must be a pol"),

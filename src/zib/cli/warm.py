@@ -107,12 +107,10 @@ def _spec(word: str, room: str | None = None) -> Any:
         for parameter, field in kind.declared.items()
         if field.is_parameter and field.default is REQUIRED
     }
-    if (inner is not None) != ("spec" in wanted):
-        refuse(
-            f"{name} plays no other policy; got {word}."
-            if inner
-            else f"{name} plays another policy; name it as in '{name}(…)'."
-        )
+    if inner is not None and "spec" not in kind.declared:
+        refuse(f"{name} plays no other policy; got {word}.")
+    if inner is None and "spec" in wanted:
+        refuse(f"{name} plays another policy; name it as in '{name}(…)'.")
     given = {parameter: VALUES[parameter] for parameter in wanted & VALUES.keys()}
     if inner is not None:
         is_contextual = kind.__module__.startswith("zib.contextual")

@@ -22,19 +22,20 @@ def problem_in(state: Any, name: str = "") -> str | None:
     A state is made of parts, of arrays and of tuples with names of both; what is declared about an
     array of a part is checked, and any other array must be finite.
     """
-    problem = _problem_within(state, name)
+    fading = bool(getattr(getattr(state, "around", None), "counts_fade", False))
+    problem = _problem_within(state, name, fading)
     if problem is None and isinstance(state, ArmState):
         problem = _conflict_of_arms(state)
     return problem or _conflict_within(state, state, name)
 
 
-def _problem_within(part: Any, name: str) -> str | None:
+def _problem_within(part: Any, name: str, fading: bool) -> str | None:
     declared = COMMON if isinstance(part, ArmState) else getattr(part, "declared", {})
     for key, held in part._asdict().items():
         if isinstance(held, tuple):
-            problem = _problem_within(held, f"{name}{key}.")
+            problem = _problem_within(held, f"{name}{key}.", fading)
         else:
-            problem = _problem_with(f"{name}{key}", declared.get(key, _PLAIN), held, part)
+            problem = _problem_with(f"{name}{key}", declared.get(key, _PLAIN), held, part, fading)
         if problem is not None:
             return problem
     return None
@@ -52,7 +53,7 @@ def _conflict_within(part: Any, state: Any, name: str) -> str | None:
     return None
 
 
-def _problem_with(name: str, declaration: Array, array: Any, part: Any) -> str | None:
+def _problem_with(name: str, declaration: Array, array: Any, part: Any, fading: bool) -> str | None:
     if declaration.is_scratch or array.dtype.kind != "f":
         return None
     if np.isnan(array).any() or (declaration.finite and np.isinf(array).any()):
@@ -69,7 +70,7 @@ def _problem_with(name: str, declaration: Array, array: Any, part: Any) -> str |
         return f"`{name}` holds {array.min():g}, less than {declaration.least:g}"
     if (array > declaration.most).any():
         return f"`{name}` holds {array.max():g}, more than {declaration.most:g}"
-    if declaration.whole and not _is_whole(array):
+    if declaration.whole and not (fading and declaration.is_sum) and not _is_whole(array):
         return f"`{name}` must hold whole numbers; got {array.tolist()}"
     return None
 

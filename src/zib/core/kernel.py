@@ -37,7 +37,7 @@ class Policy(NamedTuple):
     indices: Kernel
     additive: bool
     own: type[Part]
-    weigh: Kernel | None
+    weigh: Kernel
     rescale: Kernel | None
     randomized: bool
     propensities: Callable[[Any, Any], Any] | None
@@ -79,12 +79,21 @@ def imagine(spec: Any, state: Any, arm: int) -> None:
     """Count one more pull of an arm that was played, with rewards like those it had."""
 
 
+@REGISTRY.kernel(INLINED)
+def weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:
+    """Add a reward to the further sums of a policy, or take it out again (`weight` −1)."""
+
+
 def _ignore_category(spec: Any, state: Any, arm: int, reward: float, category: int) -> None:
     update(spec, state, arm, reward)
 
 
 def _no_refresh(spec: Any, state: Any, arm: int) -> None:
     """Nothing is derived."""
+
+
+def _no_sums(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:
+    """There are no further sums."""
 
 
 def _refresh_each(spec: Any, state: Any) -> None:
@@ -213,7 +222,7 @@ def register(
             scoring if indices is None else compilable(indices),
             additive,
             own,
-            weigh,
+            compilable(weigh or _no_sums),
             rescale,
             randomized,
             propensities,
@@ -252,11 +261,9 @@ def keeps_sums(spec: Any) -> bool:
     return lookup(spec).own.keeps_sums()
 
 
-def weigh(spec: Any, state: Any, arm: int, reward: float, weight: float) -> None:
-    """Add a reward to the further sums of a policy, or take it out again (`weight` −1)."""
-    kernel = lookup(spec).weigh
-    if kernel is not None:
-        kernel(spec, state, arm, reward, weight)
+def can_weigh(spec: Any) -> bool:
+    """Whether a single reward can be added to all sums of the policy, and taken out again."""
+    return lookup(spec).weigh is not _no_sums or not keeps_sums(spec)
 
 
 def can_rescale(spec: Any) -> bool:

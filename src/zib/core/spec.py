@@ -312,18 +312,17 @@ def _rebuild(kind: type, parameters: dict[str, Any]) -> Any:
 
 def _signature(declared: Mapping[str, Field], positional: int) -> inspect.Signature:
     kinds = inspect.Parameter
-    parameters = [
-        kinds(
-            name,
-            kinds.POSITIONAL_OR_KEYWORD
-            if i < positional or not field.kw_only
-            else kinds.KEYWORD_ONLY,
-            default=field.default,
-        )
-        for i, (name, field) in enumerate(
-            (name, field) for name, field in declared.items() if field.is_parameter
-        )
-    ]
+    given = {name: field for name, field in declared.items() if field.is_parameter}
+    parameters: list[inspect.Parameter] = []
+    may_be_left_out = False
+    for i, (name, field) in enumerate(given.items()):
+        default = field.default
+        by_place = i < positional or not field.kw_only
+        if by_place and may_be_left_out and default is REQUIRED:
+            default = None  # Python wants a default here; the check of the parameter refuses it
+        may_be_left_out = may_be_left_out or default is not REQUIRED
+        kind = kinds.POSITIONAL_OR_KEYWORD if by_place else kinds.KEYWORD_ONLY
+        parameters.append(kinds(name, kind, default=default))
     return inspect.Signature(parameters)
 
 

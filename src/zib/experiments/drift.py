@@ -1,4 +1,5 @@
-"""Arms that change: what forgetting gains where p or mu drifts, and its price elsewhere."""
+"""Arms that change: what forgetting gains where p or mu drifts, and its price elsewhere; and a
+policy that notices by itself whether there is something to forget."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import zib
 from zib.env import DriftingMAB
 from zib.experiments.draw import Look, side_by_side
 from zib.experiments.harness import Panel, Played, Scaled, Simulated
-from zib.experiments.judge import below, compare, from_cases, grows, ratios
+from zib.experiments.judge import at_most, below, compare, from_cases, grows, ratios
 from zib.experiments.record import Setting, Table, Verdict
 from zib.report.numbers import listing
 
@@ -22,6 +23,9 @@ WORLDS = {
     "drifting-mab-none-v1": STILL,
 }
 POSTERIOR, IMED, UCB1 = "ZI posterior", "ZI-IMED", "UCB1"
+ADAPTIVE = "ZI adaptive"
+WATCHING = f"{ADAPTIVE}, watching"
+AT_MOST = 1.1  # times the regret of a fixed memory
 FORGETTING = {"discounted": "discounting", "window": "a window"}
 DISCOUNTED, WINDOWED = FORGETTING
 
@@ -35,19 +39,21 @@ class Drift(Simulated):
     """Three worlds: p moves, mu moves, nothing moves."""
 
     order = 16
-    title = "Arms that change: stationary, discounted and windowed policies"
+    title = "Arms that change: stationary, discounted, windowed and watching policies"
     about = (
         "The same policies as they are, with discounted statistics, and with those of a window, "
-        "where the probabilities drift, where the magnitudes drift, and where nothing does."
+        "where the probabilities drift, where the magnitudes drift, and where nothing does; and "
+        "the default policy as it is and with changes that it notices by itself."
     )
     weight = 1.0
     horizon = 20_000
     replications = Scaled(quick=5, paper=50)
     look = Look(
         groups={
-            "as it is": (POSTERIOR, IMED),
+            "as it is": (POSTERIOR, IMED, ADAPTIVE),
             DISCOUNTED: tuple(forgetful(x, DISCOUNTED) for x in (POSTERIOR, IMED, UCB1)),
             WINDOWED: tuple(forgetful(x, WINDOWED) for x in (POSTERIOR, IMED)),
+            "watching": (WATCHING,),
         },
         caption=(
             "Mean cumulative dynamic regret (against the best arm of each round) with 95 % bands. "
@@ -136,6 +142,15 @@ class Drift(Simulated):
                 forgetful(POSTERIOR, DISCOUNTED),
                 forgetful(UCB1, DISCOUNTED),
             ),
+            at_most(
+                f"The default that notices changes, told nothing, has at most {AT_MOST:g} times "
+                "the regret of the ZI posterior with a fixed memory in every world",
+                [
+                    compare(panel.name, panel.result, WATCHING, other, factor=AT_MOST)
+                    for panel in found
+                    for other in (forgetful(POSTERIOR, how) for how in FORGETTING)
+                ],
+            ),
         )
 
     def notes(self, found: list[Played]) -> Iterable[str]:
@@ -145,12 +160,14 @@ class Drift(Simulated):
         yield (
             "A policy with a fixed memory can never be sure, so its regret grows linearly even "
             "where nothing moves. A longer memory costs less there and follows more slowly: the "
-            "memory has to be chosen for the speed of the drift."
+            "memory has to be chosen for the speed of the drift. A policy that notices changes "
+            "forgets when there is something to forget, and nothing has to be chosen."
         )
 
 
 def policies(maker: DriftingMAB, *, imed: bool) -> dict[str, Any]:
     """Return who plays: policies as they are and made to forget."""
+    watching = zib.mab.Watching()
     plain: dict[str, Any] = {POSTERIOR: zib.mab.ZIPosterior(sigma=maker.sigma)}
     if imed:
         plain[IMED] = zib.mab.ZIIMED(sigma=maker.sigma)
@@ -167,6 +184,8 @@ def policies(maker: DriftingMAB, *, imed: bool) -> dict[str, Any]:
             forgetful(label, WINDOWED): zib.mab.Windowed(spec, WINDOW)
             for label, spec in plain.items()
         },
+        ADAPTIVE: watching.spec,
+        WATCHING: watching,
     }
 
 

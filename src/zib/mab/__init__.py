@@ -24,9 +24,10 @@ from zib.mab.posterior import ZIPosterior as ZIPosterior
 from zib.mab.thompson import ZITS as ZITS
 from zib.mab.thompson import ZIExponentialTS as ZIExponentialTS
 from zib.mab.thompson import ZIStableTS as ZIStableTS
+from zib.mab.watching import Watching as Watching
+from zib.mab.windowed import Windowed as Windowed
 from zib.mab.wrappers import Anytime as Anytime
 from zib.mab.wrappers import Discounted as Discounted
-from zib.mab.wrappers import Windowed as Windowed
 
 # Importing a policy here makes it public.
 __all__ = [name for name in dir() if name[0].isupper()]

@@ -1,12 +1,13 @@
 """Policies around a policy: an unknown horizon, and arms that change.
 
-`Anytime` doubles the horizon of a policy made for a fixed one. `Discounted` and `Windowed` forget
-old rewards: they change only the statistics that a policy reads, never the policy. A round is a
-reward that is learned. The clock is forgotten with the rewards: a policy whose level is log t sees
-the (discounted) number of rewards it still remembers, min(t, 1/(1 − γ)) or min(t, length), and so
-goes on exploring for ever.
+`Anytime` doubles the horizon of a policy made for a fixed one. `Discounted`, `Windowed` and
+`Watching` forget old rewards: they change only the statistics that a policy reads, never the
+policy. A round is a reward that is learned. The clock is forgotten with the rewards: a policy whose
+level is log t sees the (discounted) number of rewards it still remembers, min(t, 1/(1 − γ)) or
+min(t, length), and so goes on exploring for ever.
 
-What a wrapper keeps stands in ``state.around``; the policy inside sees its own ``state.own``.
+What a wrapper keeps stands in ``state.around``; the policy inside sees its own ``state.own``. The
+sums over rewards that it declares there are forgotten like those that every policy keeps.
 """
 
 from __future__ import annotations
@@ -14,26 +15,13 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numpy as np
-
 from zib.core import kernel
-from zib.core.kernel import is_additive, jitable, keeps_sums, lookup, register
-from zib.core.spec import Spec, combined, converted, derived, label_of, real, whole
-from zib.core.state import (
-    LARGEST_REWARD,
-    ArmState,
-    Floats,
-    Part,
-    arm_number,
-    clamped,
-    clamped_arm,
-    count,
-    per_arm,
-    position,
-    set_horizon,
-    table,
-)
+from zib.core.kernel import can_weigh, is_additive, jitable, lookup, register
+from zib.core.spec import REQUIRED, Spec, combined, converted, derived, label_of, real, whole
+from zib.core.state import ArmState, Floats, Part, count, set_horizon
+from zib.core.summed import are_per_arm, fade_sums
 from zib.core.validate import InvalidParameterError, shown
+from zib.mab.adaptive import ZIAdaptive
 
 
 class Wrapper(Spec):
@@ -57,7 +45,7 @@ def _range_of(spec: Any) -> tuple[float, float]:
     return low, high
 
 
-def _wrapped(spec: Any, n_arms: int, around: type[Part], **sizes: int) -> ArmState:
+def wrapped(spec: Any, n_arms: int, around: type[Part], **sizes: int) -> ArmState:
     """Return the empty state of the policy inside, with that of the wrapper around it."""
     state: ArmState = kernel.init(spec.spec, n_arms)
     return state._replace(around=around.new({"arms": n_arms, **sizes}))
@@ -117,7 +105,7 @@ class Anytime(Wrapper):
 
 
 def _anytime_init(spec: Anytime, n_arms: int) -> ArmState:
-    return _wrapped(spec, n_arms, Part)
+    return wrapped(spec, n_arms, Part)
 
 
 def _anytime_update(spec: Any, state: Any, arm: int, reward: float) -> None:
@@ -147,13 +135,17 @@ register(
 # --------------------------------------------------------------------------------------- forgetting
 
 FORGOTTEN = 0.01  # discounted counts below this are set to zero
+OFTEN = 50  # times per memory: how often policies that learn late are made to learn
 
 
-def _summable(spec: Any) -> Any:
-    lookup(spec)
-    if not is_additive(spec) or keeps_sums(spec):
+def summable(spec: Any) -> Any:
+    """Return a policy whose rewards can be forgotten, the default for None, or raise."""
+    if spec is None:
+        return ZIAdaptive()
+    found = lookup(spec)
+    if not (is_additive(spec) and can_weigh(spec) and are_per_arm(found.own)):
         raise InvalidParameterError(
-            "`spec` must be a policy whose statistics are sums over rewards (ZIUCB, ZITS, "
+            "`spec` must be a policy whose statistics are sums over rewards (ZIAdaptive, ZIUCB, "
             f"ZIPosterior, UCB1, …), so that rewards can be forgotten; got {shown(spec)}"
         )
     return spec
@@ -163,16 +155,49 @@ class Forgetful(Wrapper):
     """Base of the wrappers that forget; rewards are clipped to the range of the policy inside."""
 
     spec: Any = converted(
-        _summable, allowed="policy whose statistics are sums over rewards", kw_only=False
+        summable,
+        allowed="policy whose statistics are sums over rewards",
+        default=None,
+        kw_only=False,
     )
     low: float = derived(lambda given: float(_range_of(given["spec"])[0]))
     high: float = derived(lambda given: float(_range_of(given["spec"])[1]))
+    late: bool = derived(lambda given: bool(getattr(given["spec"], "learns_late", False)))
+
+    @property
+    def learns_late(self) -> bool:
+        """Whether the policy inside learns some things now and then only."""
+        return self.late
 
 
 @jitable
-def _clipped(spec: Any, reward: float) -> float:
+def clipped(spec: Any, reward: float) -> float:
     """Return the reward as the policy inside takes it."""
     return float(min(max(reward, spec.low), spec.high))
+
+
+@jitable
+def fade(state: Any, arm: int, factor: float) -> None:
+    """Multiply the statistics of an arm by the factor; forget what hardly counts any more."""
+    state.pulls[arm] *= factor
+    state.nonzero[arm] *= factor
+    state.total[arm] *= factor
+    state.spread[arm] *= factor
+    fade_sums(state.own, arm, factor, FORGOTTEN)
+    if state.pulls[arm] < FORGOTTEN:
+        state.pulls[arm] = 0.0
+    if state.nonzero[arm] < FORGOTTEN:
+        state.nonzero[arm] = 0.0
+        state.total[arm] = 0.0
+        state.spread[arm] = 0.0
+        fade_sums(state.own, arm, 0.0, FORGOTTEN)
+
+
+def _steps(given: Any) -> int:
+    longest = int(given["half_life"])
+    if given["every"] is None:
+        return max(longest // OFTEN, 1) if given["late"] else 1
+    return int(whole(low=1, high=longest).checked("every", given["every"]))
 
 
 class Discounted(Forgetful):
@@ -181,14 +206,15 @@ class Discounted(Forgetful):
     Parameters
     ----------
     spec
-        Any policy whose statistics are sums over rewards.
+        Any policy whose statistics are sums over rewards; by default `ZIAdaptive`.
     half_life
         After this many further rewards, of any arm, a reward counts half (≥ 1). The statistics are
-        those of about 1.44·half_life rewards.
+        those of about 1.44·half_life rewards. It has to be given.
     every
-        Forget once every so many rewards, by as much as is due (default 1, at most `half_life`).
-        Between two steps nothing is forgotten, so weights differ from the exact ones by a factor of
-        at most 2^(every/half_life).
+        Forget once every so many rewards, by as much as is due (at most `half_life`). Between two
+        steps nothing is forgotten, so weights differ from the exact ones by a factor of at most
+        2^(every/half_life). By default 1, and a fiftieth of the half-life for policies that learn
+        a prior from all arms, as `ZIAdaptive` does: it is learned anew at each step.
 
     Notes
     -----
@@ -209,14 +235,12 @@ class Discounted(Forgetful):
     >>> import zib
     >>> zib.mab.Discounted(zib.mab.ZIPosterior(sigma=1.0), half_life=500).label
     'ZI posterior, half-life 500'
+    >>> zib.mab.Discounted(half_life=500)
+    Discounted(spec=ZIAdaptive(), half_life=500.0, every=10)
     """
 
-    half_life: float = real(low=1, kw_only=False)
-    every: int = combined(
-        lambda given: whole(low=1, high=int(given["half_life"])).checked("every", given["every"]),
-        allowed="whole number in [1, half_life]",
-        default=1,
-    )
+    half_life: float = real(low=1, default=REQUIRED, kw_only=False)
+    every: int = combined(_steps, allowed="whole number in [1, half_life], or None", default=None)
     factor: float = derived(lambda given: 2.0 ** (-given["every"] / given["half_life"]))
 
     @property
@@ -233,7 +257,7 @@ class SinceStep(Part):
 
 
 def _discounted_init(spec: Discounted, n_arms: int) -> ArmState:
-    return _wrapped(spec, n_arms, SinceStep)
+    return wrapped(spec, n_arms, SinceStep)
 
 
 @jitable
@@ -241,16 +265,7 @@ def _discount(state: Any, factor: float) -> None:
     """Multiply all statistics by the factor; forget what hardly counts any more."""
     state.clock[0] *= factor
     for k in range(state.pulls.size):
-        state.pulls[k] *= factor
-        state.nonzero[k] *= factor
-        state.total[k] *= factor
-        state.spread[k] *= factor
-        if state.pulls[k] < FORGOTTEN:
-            state.pulls[k] = 0.0
-        if state.nonzero[k] < FORGOTTEN:
-            state.nonzero[k] = 0.0
-            state.total[k] = 0.0
-            state.spread[k] = 0.0
+        fade(state, k, factor)
 
 
 def _discounted_update(spec: Any, state: Any, arm: int, reward: float) -> None:
@@ -259,10 +274,10 @@ def _discounted_update(spec: Any, state: Any, arm: int, reward: float) -> None:
     if due:
         state.around.since[0] = 0.0
         _discount(state, spec.factor)
-    kernel.update(spec.spec, state, arm, _clipped(spec, reward))
+    kernel.update(spec.spec, state, arm, clipped(spec, reward))
     if due:
         kernel.refresh_all(spec.spec, state)
-    else:  # policies learn in whole rewards, and counts are not whole
+    elif not spec.late:  # policies learn in whole rewards, and counts are not whole
         kernel.refresh(spec.spec, state, arm)
 
 
@@ -271,187 +286,6 @@ register(
     init=_discounted_init,
     scores=inner_scores,
     update=_discounted_update,
-    refresh=inner_refresh,
-    refresh_all=inner_refresh_all,
-    indices=inner_indices,
-    randomized=True,
-)
-
-
-# ------------------------------------------------------------------------------------------- window
-
-LONGEST_WINDOW = 10_000_000
-
-
-class Windowed(Forgetful):
-    """Learn from the last `length` rewards only.
-
-    Parameters
-    ----------
-    spec
-        Any policy whose statistics are sums over rewards.
-    length
-        Number of rewards, of all arms together, that are remembered. It should be many times the
-        number of arms: an arm with no reward in the window counts as untried and is played.
-
-    Notes
-    -----
-    A round costs one more refresh (that of the arm whose reward leaves) and a constant number of
-    operations; memory is 40 bytes per reward in the window. Statistics are joined, never
-    subtracted, so they do not lose digits with time. While nothing has left the window the policy
-    inside plays as it would alone.
-
-    Examples
-    --------
-    >>> import zib
-    >>> bandit = zib.Bandit(zib.mab.Windowed(zib.mab.UCB1(), length=3), n_arms=2, seed=0)
-    >>> bandit.update_many([0, 0, 1, 0], [5.0, 0.0, 2.0, 1.0])
-    >>> bandit.pulls, bandit.means()[0].reward
-    ({0: 2, 1: 1}, 0.5)
-    """
-
-    length: int = whole(low=1, high=LONGEST_WINDOW, kw_only=False)
-
-    @property
-    def label(self) -> str:
-        """The name of the policy inside, and what it remembers."""
-        return f"{label_of(self.spec)}, last {self.length}"
-
-
-class Ring(Part):
-    """The rewards of the window in a ring of slots, and sums that spare subtracting.
-
-    Nothing is ever subtracted from a sum, so no digits are lost however large a reward that leaves.
-    When the ring is full and its first slot is next, it is turned over: each slot is told the sums
-    of the later non-zero rewards of its arm. During the next turn the arm's statistics, after a
-    reward has left, are the sums told to its slot joined with those of the rewards that came since.
-    """
-
-    head: Floats = position("reward")  # the next slot; behind the end: the first
-    held: Floats = position("reward")  # slots that hold a reward
-    arm: Floats = arm_number("length")  # per slot; −1: the arm was removed
-    reward: Floats = table("length", least=-LARGEST_REWARD, most=LARGEST_REWARD)
-    later_count: Floats = table("length", whole=True, least=0.0)  # told when it was turned over
-    later_total: Floats = table("length")
-    later_spread: Floats = table("length", least=0.0)
-    new_count: Floats = per_arm(whole=True, least=0.0)  # since the ring was turned over
-    new_total: Floats = per_arm()
-    new_spread: Floats = per_arm(least=0.0)
-
-    def conflict(self, state: Any) -> str | None:
-        """Return how the rewards in the ring differ from what the statistics say of them."""
-        held = int(self.held[0])
-        if held < self.reward.size and self.head[0] != held:
-            return f"`head` must be {held}, behind the {held} slots in use; got {self.head[0]:g}"
-        if state.clock[0] != held:
-            return f"`held` must be the number of rewards learned; got {held}"
-        arms = self.arm[:held].astype(np.int64) + 1  # a removed arm is counted at 0
-        paid = arms[self.reward[:held] != 0.0]
-        for name, counted in (("pulls", arms), ("nonzero", paid)):
-            found = np.bincount(counted, minlength=state.pulls.size + 1)[1:]
-            if not np.array_equal(found, getattr(state, name)):
-                return f"`{name}` must count the rewards in the ring, {found.tolist()}"
-        return None
-
-
-def _windowed_init(spec: Windowed, n_arms: int) -> ArmState:
-    return _wrapped(spec, n_arms, Ring, length=spec.length)
-
-
-@jitable
-def _joined_spread(
-    count: float, total: float, spread: float, more: float, more_total: float, more_spread: float
-) -> float:
-    """Return the centred sum of squares of two groups together."""
-    if count == 0.0:
-        return more_spread
-    if more == 0.0:
-        return spread
-    apart = total / count - more_total / more
-    return float(spread + more_spread + apart * apart * (count * more / (count + more)))
-
-
-@jitable
-def _add_new(ring: Any, arm: int, reward: float) -> None:
-    """Add a reward to the sums kept since the ring was turned over."""
-    if reward != 0.0:
-        ring.new_spread[arm] = _joined_spread(
-            ring.new_count[arm], ring.new_total[arm], ring.new_spread[arm], 1.0, reward, 0.0
-        )
-        ring.new_count[arm] += 1.0
-        ring.new_total[arm] += reward
-
-
-@jitable
-def _clear_new(ring: Any) -> None:
-    for k in range(ring.new_count.size):
-        ring.new_count[k] = 0.0
-        ring.new_total[k] = 0.0
-        ring.new_spread[k] = 0.0
-
-
-@jitable
-def _turn_over(ring: Any) -> None:
-    """Tell every slot the sums of the later rewards of its arm."""
-    _clear_new(ring)
-    for slot in range(ring.reward.size - 1, -1, -1):
-        arm = clamped_arm(ring.arm[slot], ring.new_count.size)
-        if arm >= 0:
-            ring.later_count[slot] = ring.new_count[arm]
-            ring.later_total[slot] = ring.new_total[arm]
-            ring.later_spread[slot] = ring.new_spread[arm]
-            _add_new(ring, arm, ring.reward[slot])
-    _clear_new(ring)
-
-
-@jitable
-def _leave(state: Any, slot: int) -> int:
-    """Forget the reward of a slot; return its arm, −1 if it was removed."""
-    ring = state.around
-    state.clock[0] -= 1.0
-    arm = clamped_arm(ring.arm[slot], ring.new_count.size)
-    if arm >= 0:
-        state.pulls[arm] -= 1.0
-        if ring.reward[slot] != 0.0:
-            state.spread[arm] = _joined_spread(
-                ring.later_count[slot],
-                ring.later_total[slot],
-                ring.later_spread[slot],
-                ring.new_count[arm],
-                ring.new_total[arm],
-                ring.new_spread[arm],
-            )
-            state.nonzero[arm] = ring.later_count[slot] + ring.new_count[arm]
-            state.total[arm] = ring.later_total[slot] + ring.new_total[arm]
-    return arm
-
-
-def _windowed_update(spec: Any, state: Any, arm: int, reward: float) -> None:
-    ring = state.around
-    slot = clamped(ring.head[0], spec.length + 1)
-    if slot == spec.length:
-        slot = 0
-    if ring.held[0] < spec.length:
-        ring.held[0] += 1.0
-    else:
-        if slot == 0:
-            _turn_over(ring)
-        gone = _leave(state, slot)
-        if gone >= 0:
-            kernel.refresh(spec.spec, state, gone)
-    value = _clipped(spec, reward)
-    kernel.update(spec.spec, state, arm, value)
-    ring.arm[slot] = arm
-    ring.reward[slot] = value
-    _add_new(ring, arm, value)
-    ring.head[0] = slot + 1.0
-
-
-register(
-    Windowed,
-    init=_windowed_init,
-    scores=inner_scores,
-    update=_windowed_update,
     refresh=inner_refresh,
     refresh_all=inner_refresh_all,
     indices=inner_indices,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Iterable
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from zib.core.exact import ExactSums, sums_of
 from zib.core.invariants import problem_in
 from zib.core.validate import InvalidParameterError
 from zib.mab.adaptive import ZIAdaptive
+from zib.mab.watching import Watching
 from zib.mab.wrappers import Wrapper
 from zib.online import warm
 from zib.online.allocation import GuardRails
@@ -59,6 +60,9 @@ class Bandit(SummedArms):
         in flight count for (`set_pending`) are among them.
     draws
         How many decisions of a policy with random scores are simulated to know its shares.
+    drift
+        ``"auto"``: changes of arms are noticed, and what was before is forgotten
+        (`zib.mab.Watching` around the policy). None: arms stay as they are.
 
     Notes
     -----
@@ -115,9 +119,16 @@ class Bandit(SummedArms):
         largest_share: float = 1.0,
         evidence: int = 100,
         draws: int = 1_000,
+        drift: Literal["auto"] | None = None,
     ) -> None:
         spec = ZIAdaptive() if spec is None else spec
         kernel.lookup(spec)
+        if drift is not None:
+            if not isinstance(drift, str) or drift != "auto":
+                raise InvalidParameterError(
+                    f'`drift` must be None or "auto"; got {validate.shown(drift)}'
+                )
+            spec = Watching(spec)
         if getattr(spec, "needs_true_sizes", False):
             raise InvalidParameterError(
                 "`size`='true' is for simulations, where the environment knows it; "
