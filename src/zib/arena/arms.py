@@ -101,9 +101,7 @@ def log_uniform(rng: np.random.Generator, low: float, high: float, size: Any = N
     return np.exp(rng.uniform(math.log(low), math.log(high), size))
 
 
-def bandit(
-    rng: np.random.Generator, laws: Sequence[Law], probs: Sequence[float] | Floats
-) -> MAB:
+def bandit(rng: np.random.Generator, laws: Sequence[Law], probs: Sequence[float] | Floats) -> MAB:
     """Return the bandit of these magnitudes and probabilities, its arms in a random order."""
     order = rng.permutation(len(laws))
     return MAB([ZeroInflated(laws[int(k)], float(probs[int(k)])) for k in order])

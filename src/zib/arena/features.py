@@ -135,8 +135,9 @@ def with_features(
             slopes[1:] = 0.0
         tables.append(np.hstack([slopes, np.zeros((n_arms, noise))]))
     size = rng.uniform(*magnitudes, n_arms)
-    prob = [inverse(LINKS[link], float(p)) for p in rng.uniform(*probs, n_arms)]
-    beta, theta = (np.column_stack([first, table]) for first, table in zip((size, prob), tables))
+    prob = [float(inverse(LINKS[link], float(p))) for p in rng.uniform(*probs, n_arms)]
+    beta = np.column_stack([size, tables[0]])
+    theta = np.column_stack([np.array(prob), tables[1]])
     order = rng.permutation(n_arms)
     env = DisjointGLM(beta[order], theta[order], link=link, sigma=sigma)
     matter = tuple(range(1 + informative))

@@ -64,9 +64,9 @@ def drawn(
     Notes
     -----
     World i depends on seed, i, `kinds` and `horizon` only: the first worlds are the same however
-    many are drawn. Scales are log-uniform: magnitudes over three decades, p from 1e-4 to 0.9, horizons from
-    1e3 to 1e5 (1e3 to 5e3 with features), arms from 2 to 500. A world in which the best arm cannot
-    be expected to pay twenty times within the horizon is drawn again.
+    many are drawn. Scales are log-uniform: magnitudes over three decades, p from 1e-4 to 0.9,
+    horizons from 1e3 to 1e5 (1e3 to 5e3 with features), arms from 2 to 500. A world in which the
+    best arm cannot be expected to pay twenty times within the horizon is drawn again.
 
     Examples
     --------
@@ -300,11 +300,13 @@ def _contextual(rng: Rng, name: str, longest: int) -> World:
         probs=_range(rng, 0.02, 0.5, 5.0),
         magnitudes=(2.0 * scale, 5.0 * scale),
         sigma=scale,
-        link=("probit", "logit")[int(rng.integers(2))],  # type: ignore[arg-type]
+        link=("probit", "logit")[int(rng.integers(2))],
         **options,
     )
     horizon = _horizon(rng, *CONTEXTUAL_HORIZONS, longest)
-    about = f"effect {options['effect']:.2g}, {1 + options['informative'] + options['noise']} features"
+    about = (
+        f"effect {options['effect']:.2g}, {1 + options['informative'] + options['noise']} features"
+    )
     return World(
         name=f"{name} {words}",
         kind="contextual",

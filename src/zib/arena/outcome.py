@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -180,6 +181,10 @@ class Outcome:
         percentile to the smallest. Where the best has to be chosen, runs that had no part in the
         choice are compared (`to_the_best`).
         """
+        return self._table.copy()
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
         import pandas as pd
 
         return pd.concat([self._rows(match) for match in self.matches], ignore_index=True)

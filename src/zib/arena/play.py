@@ -68,9 +68,9 @@ def play(
     Examples
     --------
     >>> import zib.arena
-    >>> found = zib.arena.play(
-    ...     {"UCB1": zib.mab.UCB1(scale=5.0)}, zib.arena.drawn(2, seed=3, kinds="plain", horizon=300),
-    ...     replications=4, against=["ZI adaptive", "ε-greedy"])
+    >>> places = zib.arena.drawn(2, seed=3, kinds="plain", horizon=300)
+    >>> found = zib.arena.play({"UCB1": zib.mab.UCB1(scale=5.0)}, places, replications=4,
+    ...                        against=["ZI adaptive", "ε-greedy"])
     >>> found.table()["policy"].tolist()[:3]
     ['ZI adaptive', 'ε-greedy', 'UCB1']
     """
@@ -105,7 +105,7 @@ def play(
             break
         matches.append(match)
         first = first or origin
-    provenance = {
+    provenance: dict[str, Any] = {
         key: first[key] for key in ("zib", "numpy", "numba", "python", "platform") if key in first
     }
     provenance |= {
@@ -114,8 +114,9 @@ def play(
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": time.time() - started,
     }
-    names = tuple(entries) or (DEFAULT,)
-    return Outcome(tuple(matches), names, seed, target, provenance, interrupted)
+    played = {label for match in matches for label in match.labels}
+    shown = tuple(label for label in dict.fromkeys([*entries, DEFAULT]) if label in played)
+    return Outcome(tuple(matches), shown or tuple(entries), seed, target, provenance, interrupted)
 
 
 def _entries(policies: Mapping[str, Entry] | Sequence[Entry] | None) -> dict[str, Entry]:

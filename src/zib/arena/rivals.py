@@ -292,4 +292,14 @@ def entered(label: str, entry: Entry, world: World) -> Rival | None:
     return Rival(label, spec, "")
 
 
-__all__ = ["DEFAULT", "YARDSTICK", "Entry", "Rival", "Truth", "entered", "raw_sd", "rivals", "truth"]
+__all__ = [
+    "DEFAULT",
+    "YARDSTICK",
+    "Entry",
+    "Rival",
+    "Truth",
+    "entered",
+    "raw_sd",
+    "rivals",
+    "truth",
+]

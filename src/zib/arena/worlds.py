@@ -31,9 +31,7 @@ FIXED = 20260  # names the streams that the parameters of fixed worlds come from
 TITLES = {"gaussian": "Gaussian", "mixture": "Gaussian mixture", "exponential": "Exponential"}
 
 
-def worlds(
-    kinds: Iterable[str] | str | None = None, *, horizon: int | None = None
-) -> list[World]:
+def worlds(kinds: Iterable[str] | str | None = None, *, horizon: int | None = None) -> list[World]:
     """Return the worlds for development, those whose data are there.
 
     Parameters
@@ -489,9 +487,7 @@ def _contextual() -> Iterator[World]:
     }
     for name, (about, options) in settings.items():
         env, right = with_features(fixed(name), **options)
-        yield World(
-            name=name, kind="contextual", about=about, env=env, horizon=3_000, right=right
-        )
+        yield World(name=name, kind="contextual", about=about, env=env, horizon=3_000, right=right)
 
 
 def logs() -> dict[str, Any]:
