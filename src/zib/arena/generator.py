@@ -104,6 +104,8 @@ def _horizon(rng: Rng, low: int, high: int, longest: int) -> int:
 
 
 def _one(rng: Rng, kind: str, name: str, amounts: Any, longest: int) -> World:
+    if kind == "batched":
+        return _batched(rng, name, longest)
     if kind == "contextual":
         return _contextual(rng, name, longest)
     if kind == "drifting":
@@ -128,7 +130,7 @@ def _span(values: Any) -> str:
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
 
 
-def _batched(rng: Rng, name: str) -> World:
+def _batched(rng: Rng, name: str, longest: int) -> World:
     # Worlds with batches are drawn here: an environment of another kind, and a size of batches that
     # is log-uniform on [10, 10 000] and below the horizon, in a wrapper that holds rewards back.
     raise NotImplementedError

@@ -228,7 +228,9 @@ def figure(outcome: Outcome, table: pd.DataFrame) -> Figure:
     """Draw the ratio of every policy to the best, a line per world."""
     from matplotlib.figure import Figure
 
-    names = [world.name for world in outcome.worlds]
+    order = list(KINDS)
+    worlds = sorted(outcome.worlds, key=lambda world: order.index(world.kind))
+    names = [world.name for world in worlds]
     drawn = Figure(figsize=(10.4, 1.6 + 0.21 * len(names)), layout="constrained")
     leave_small_print(drawn)
     ax = drawn.subplots()
@@ -255,7 +257,8 @@ def figure(outcome: Outcome, table: pd.DataFrame) -> Figure:
             label=group if group not in shown else None,
         )
         shown.add(group)
-    ax.set_yticks(range(len(names)), names, fontsize=7.5)
+    short = [f"{w.kind}: {w.name.removeprefix(f'{outcome.seed}-')}" for w in worlds]
+    ax.set_yticks(range(len(names)), short, fontsize=7.5)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.set_xscale("log")
     ax.set_xlim(LEAST / 1.02, SHOWN * 1.06)

@@ -64,6 +64,9 @@ class Truth(NamedTuple):
         Parameters of a policy that assumes the law of the magnitudes.
     lowest
         The least reward possible, or 0.
+    moment
+        Where a variance is infinite: an order 1 + ε of a moment that is finite, as ε, and the
+        largest such moment.
     """
 
     sd: float
@@ -73,6 +76,7 @@ class Truth(NamedTuple):
     typical: float
     family: dict[str, Any]
     lowest: float
+    moment: tuple[float, float] | None
 
 
 def inside(env: Any) -> Any:
@@ -108,7 +112,14 @@ def truth(world: World) -> Truth:
         typical=typical,
         family=_family(paid, sigma),
         lowest=min(_end(law, 0) for law in paid),
+        moment=None if math.isfinite(sigma) else _moment(paid),
     )
+
+
+def _moment(laws: list[Any]) -> tuple[float, float]:
+    """Return ε half way to where moments of order 1 + ε end, and the largest such moment."""
+    epsilon = 0.5 * (min(law.shape for law in laws if math.isinf(law.variance)) - 1.0)
+    return epsilon, max(float(law.moment(1.0 + epsilon)) for law in laws)
 
 
 def _end(law: Any, which: int) -> float:
@@ -213,6 +224,9 @@ def _multi_armed(world: World) -> list[Rival]:
             Rival("ZI posterior (told family)", m.ZIPosterior(**known.family), words),
             Rival("ZI-IMED (told family)", m.ZIIMED(**known.family), words),
         ]
+    if known.moment is not None:
+        heavy = m.ZIHeavyUCB(epsilon=known.moment[0], moment=known.moment[1])
+        found.append(Rival("ZI-UCB heavy (told)", heavy, "a moment"))
     if math.isfinite(known.sigma):
         both = "a size and the horizon"
         found.append(Rival("ZI-TS (told)", m.ZITS(horizon=horizon, sigma=known.sigma), both))
@@ -272,7 +286,8 @@ Entry = Any | Callable[[World], Any]
 def entered(label: str, entry: Entry, world: World) -> Rival | None:
     """Return a policy that is entered as it plays in a world, or None where it cannot.
 
-    A function of the world returns the policy for it, or None. A policy for rounds with features
+    A function of the world returns the policy for it, or None; what it is told, where it looks at
+    the environment, it says in its attribute `told`. A policy for rounds with features
     plays where there are any; where all arms have the same features, each gets a model of its own.
     """
     from zib.contextual.policy import POLICIES
@@ -289,7 +304,7 @@ def entered(label: str, entry: Entry, world: World) -> Rival | None:
         c = zib.contextual
         if not isinstance(spec, (c.Disjoint, c.ByCategory)) and not is_interpreted(spec):
             spec = c.Disjoint(spec=spec, n_arms=world.n_arms)
-    return Rival(label, spec, "")
+    return Rival(label, spec, str(getattr(entry, "told", "")))
 
 
 __all__ = [

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zib.arena import Outcome, World
 
 FAILED = 1
+TARGET = 1.15  # that of `zib.arena`, which is imported when it is needed
 
 
 class Which(StrEnum):
@@ -49,7 +50,7 @@ def arena(
     ] = None,
     replications: Annotated[int, typer.Option(help="How often each policy plays.")] = 100,
     horizon: Annotated[int, typer.Option(help="Longest horizon.")] = 10_000,
-    target: Annotated[float, typer.Option(help="What counts as close to the best.")] = 1.15,
+    target: Annotated[float, typer.Option(help="What counts as close to the best.")] = TARGET,
     workers: Annotated[int | None, typer.Option(help="Threads; all processors by default.")] = None,
     backend: Annotated[
         str, typer.Option(help="threads, serial, processes; cuda: a GPU, where it can.")
@@ -104,11 +105,15 @@ def arena(
         typer.secho(f"error: a run failed: {error.__cause__ or error}", fg="red", err=True)
         raise typer.Exit(FAILED) from None
     outcome.provenance["command"] = _command(
-        policies, worlds, kinds, n, chosen, replications, horizon
+        policies, worlds, kinds, n, chosen, replications, horizon, target
     )
     with refusing():
         page = outcome.save(folder)
     _show(outcome)
+    typer.echo(
+        f"median, worst and share within {target:g} of ratios to the best policy of a world: of "
+        "mean regrets, then of 99th percentiles"
+    )
     typer.echo(f"\nPage: {page}. Again: {outcome.provenance['command']}")
     if outcome.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -170,10 +175,13 @@ def _command(
     seed: int,
     replications: int,
     horizon: int,
+    target: float,
 ) -> str:
     parts = ["zib", "arena", *(policies or ())]
     parts += ["--worlds", which.value, "--seed", str(seed), "--replications", str(replications)]
     parts += ["--horizon", str(horizon)]
+    if target != TARGET:
+        parts += ["--target", f"{target:g}"]
     if which != Which.development:
         parts += ["--n", str(n)]
     for kind in kinds or ():
@@ -204,24 +212,25 @@ def _show(outcome: Outcome) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from zib.report.numbers import percent, times
+    from zib.report.numbers import times
 
     table = Table(
         title=f"Regret as a multiple of the best, {len(outcome.matches)} worlds, "
         f"N = {outcome.replications}, seed {outcome.seed}",
         title_justify="left",
+        box=None,
         pad_edge=False,
     )
     table.add_column("policy", no_wrap=True)
     table.add_column("told", no_wrap=True)
-    heads = ("worlds", "median", "worst", "within", "99 %: median", "worst", "within")
-    for head in heads:
-        table.add_column(head, justify="right")
+    for head in ("worlds", "median", "worst", "within", "99 %", "worst", "within"):
+        table.add_column(head, justify="right", no_wrap=True)
     columns = ("mean: median", "mean: worst", "mean: within", "q99: median", "q99: worst",
                "q99: within")  # fmt: skip
     for row in outcome.ranking().to_dict("records"):
         cells = [
-            percent(row[each]) if each.endswith("within") else times(row[each]) for each in columns
+            f"{100 * row[each]:.0f} %" if each.endswith("within") else times(row[each])
+            for each in columns
         ]
         style = "bold green" if row["policy"] in outcome.entered else None
         told = "yes" if row["told"] else ""
