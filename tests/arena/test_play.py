@@ -21,6 +21,7 @@ from zib.core.validate import InvalidParameterError
 
 FEW = (DEFAULT, "ε-greedy", "Normal TS (told sd)")
 GREEDY = {"greedy": zib.mab.EpsilonGreedy(epsilon=0.0)}
+ONE = drawn(1, seed=1, kinds="plain", horizon=50)
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +128,7 @@ def test_ctrl_c_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     found = play(GREEDY, places, replications=4, against=["ε-greedy"], workers=1)
     assert found.interrupted
     assert len(found.matches) == 1
-    monkeypatch.setattr(zib, "simulate", stop_at_the_second)
-    calls.append(None)
-    calls.pop(0)
-    calls[:] = [None]
+    calls[:] = [None]  # so that the next one is the second
     with pytest.raises(KeyboardInterrupt):
         play(GREEDY, places, replications=4, against=["ε-greedy"], workers=1)
 
@@ -141,6 +139,7 @@ def test_ctrl_c_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
         ((GREEDY,), {"replications": 3}, r"`replications` must lie in \[4, 10000000\]; got 3"),
         ((GREEDY, []), {}, "`worlds` must hold at least one world; got none"),
         ((GREEDY, ["a"]), {}, "`worlds` must hold worlds of zib.arena; got 'a'"),
+        ((GREEDY, [*ONE, *ONE]), {}, "`worlds` must have different names; got '1-000 .*' twice"),
         (([zib.mab.UCB1(), zib.mab.UCB1()],), {}, "`policies` must have different labels"),
         ((GREEDY,), {"backend": "fast"}, "`backend` must be one of"),
         ((GREEDY,), {"target": 0.5}, r"`target` must lie in \[1, inf\); got 0.5"),
@@ -148,7 +147,7 @@ def test_ctrl_c_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_wrong_arguments_are_refused_in_a_sentence(arguments, options, words: str) -> None:
     if len(arguments) == 1:
-        arguments = (*arguments, drawn(1, seed=1, kinds="plain", horizon=50))
+        arguments = (*arguments, ONE)
     with pytest.raises(InvalidParameterError, match=words):
         play(*arguments, **options)
 

@@ -13,7 +13,6 @@ from zib.arena import KINDS, World, arms, drawn, rivals, worlds
 from zib.arena.features import Seen, with_features
 from zib.arena.generator import ENOUGH
 from zib.arena.rivals import DEFAULT, YARDSTICK, entered, raw_sd, truth
-from zib.arena.worlds import SkewedMAB
 from zib.core.validate import InvalidParameterError
 
 
@@ -63,7 +62,7 @@ def test_structures_are_what_they_say() -> None:
 
 def test_skewed_arms_have_the_means_they_should() -> None:
     rng = np.random.default_rng(1)
-    for maker in (SkewedMAB("lognormal", 0.3, 1.0), SkewedMAB("pareto", 3.0, 4.0)):
+    for maker in (arms.SkewedMAB("lognormal", 0.3, 1.0), arms.SkewedMAB("pareto", 3.0, 4.0)):
         arm = maker.instance(rng).laws[0]
         draws = arm.sample(rng, 400_000)
         error = math.sqrt(arm.variance / 400_000)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,9 +231,39 @@ def gains_and_losses(rng: np.random.Generator, n_arms: int, *, scale: float) -> 
     return bandit(rng, laws, probs)
 
 
+@dataclass(frozen=True)
+class SkewedMAB:
+    """A generator of bandits with skewed or heavy-tailed rewards; means and p as in the paper.
+
+    `low` and `high` are the range of what makes the tail: the standard deviation of the logarithms,
+    or Pareto's index. Where they differ, every arm has its own.
+    """
+
+    kind: Literal["lognormal", "pareto"]
+    low: float
+    high: float
+    probs: tuple[float, float] = (0.10, 0.35)
+    n_arms: int = 10
+
+    def instance(self, rng: np.random.Generator) -> MAB:
+        """Draw an environment."""
+        means = rng.uniform(1.0, 3.0, self.n_arms)
+        probs = rng.uniform(*self.probs, self.n_arms)
+        tails = rng.uniform(self.low, self.high, self.n_arms)
+        return MAB([ZeroInflated(self.law(m, t), p) for m, t, p in zip(means, tails, probs)])
+
+    def law(self, mean: float, tail: float) -> Any:
+        """Return the law of non-zero rewards."""
+        mean, tail = float(mean), float(tail)
+        if self.kind == "lognormal":
+            return LogNormal.from_mean(mean, tail)
+        return Pareto(mean, tail)
+
+
 __all__ = [
     "KINDS",
     "Magnitudes",
+    "SkewedMAB",
     "bandit",
     "gains_and_losses",
     "half_silent",

@@ -145,6 +145,10 @@ def _worlds(worlds: Sequence[World]) -> list[World]:
             )
     if not found:
         raise InvalidParameterError("`worlds` must hold at least one world; got none")
+    names = [world.name for world in found]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidParameterError(f"`worlds` must have different names; got {twice!r} twice")
     return found
 
 

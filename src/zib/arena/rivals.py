@@ -94,7 +94,7 @@ def truth(world: World) -> Truth:
     >>> env = zib.env.GaussianMAB(means=[3.0, 5.0], probs=[0.2, 0.1], sigma=1.0)
     >>> found = truth(World(name="a", kind="plain", about="", env=env, horizon=100))
     >>> round(found.sd, 3), found.sigma, found.family
-    (1.453, 1.0, {'family': 'gaussian', 'sigma': 1.0})
+    (1.412, 1.0, {'family': 'gaussian', 'sigma': 1.0})
     """
     maker = inside(world.env)
     found = [maker.instance(stream(0, Role.INSTANCE, 0))]

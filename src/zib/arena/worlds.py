@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from zib.arena.world import KINDS, World
 from zib.core import validate as check
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
-from zib.env import MAB, PAPER_PROBS, DriftingMAB, LogNormal, Pareto, ZeroInflated
+from zib.env import MAB, PAPER_PROBS, DriftingMAB
 from zib.env.mab import FAMILIES
 from zib.logs.folder import KL_FILE, KZ_FILE, data_files
 
@@ -101,35 +101,6 @@ def _made(kind: str, recipes: Sequence[_Recipe]) -> Iterator[World]:
         yield World(name=name, kind=kind, about=about, env=make(fixed(name)), horizon=horizon)
 
 
-@dataclass(frozen=True)
-class SkewedMAB:
-    """A generator of bandits with skewed or heavy-tailed rewards; means and p as in the paper.
-
-    `low` and `high` are the range of what makes the tail: the standard deviation of the logarithms,
-    or Pareto's index. Where they differ, every arm has its own.
-    """
-
-    kind: Literal["lognormal", "pareto"]
-    low: float
-    high: float
-    probs: tuple[float, float] = (0.10, 0.35)
-    n_arms: int = 10
-
-    def instance(self, rng: np.random.Generator) -> MAB:
-        """Draw an environment."""
-        means = rng.uniform(1.0, 3.0, self.n_arms)
-        probs = rng.uniform(*self.probs, self.n_arms)
-        tails = rng.uniform(self.low, self.high, self.n_arms)
-        return MAB([ZeroInflated(self.law(m, t), p) for m, t, p in zip(means, tails, probs)])
-
-    def law(self, mean: float, tail: float) -> Any:
-        """Return the law of non-zero rewards."""
-        mean, tail = float(mean), float(tail)
-        if self.kind == "lognormal":
-            return LogNormal.from_mean(mean, tail)
-        return Pareto(mean, tail)
-
-
 def _of_the_paper() -> Iterator[World]:
     for tag, (low, high) in PAPER_PROBS.items():
         for family in FAMILIES:
@@ -145,11 +116,11 @@ def _of_the_paper() -> Iterator[World]:
 
 def _skewed() -> Iterator[World]:
     makers = {
-        "log-normal, sd of logs 1": SkewedMAB("lognormal", 1.0, 1.0),
-        "log-normal, rare": SkewedMAB("lognormal", 1.0, 1.0, probs=(0.0005, 0.01)),
-        "log-normal, sd of logs .3–1.5": SkewedMAB("lognormal", 0.3, 1.5),
-        "Pareto, index 1.8": SkewedMAB("pareto", 1.8, 1.8),
-        "Pareto, index 1.5–4": SkewedMAB("pareto", 1.5, 4.0),
+        "log-normal, sd of logs 1": arms.SkewedMAB("lognormal", 1.0, 1.0),
+        "log-normal, rare": arms.SkewedMAB("lognormal", 1.0, 1.0, probs=(0.0005, 0.01)),
+        "log-normal, sd of logs .3–1.5": arms.SkewedMAB("lognormal", 0.3, 1.5),
+        "Pareto, index 1.8": arms.SkewedMAB("pareto", 1.8, 1.8),
+        "Pareto, index 1.5–4": arms.SkewedMAB("pareto", 1.5, 4.0),
     }
     for name, maker in makers.items():
         low, high = maker.probs

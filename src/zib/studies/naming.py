@@ -72,8 +72,8 @@ def named(text: str) -> Named:
 
     Examples
     --------
-    >>> named("ZIIMED(sigma=1)").for_world(1000, 10)
-    ZIIMED(sigma=1.0)
+    >>> named("ZITS(sigma=2)").for_world(1000, 10).horizon
+    1000.0
     >>> named("Discounted(ZIPosterior(), 500)").label
     'Discounted(ZIPosterior(), 500)'
     """
