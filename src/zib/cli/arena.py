@@ -111,8 +111,8 @@ def arena(
         page = outcome.save(folder)
     _show(outcome)
     typer.echo(
-        f"median, worst and share within {target:g} of ratios to the best policy of a world: of "
-        "mean regrets, then of 99th percentiles"
+        f"median and worst ratio to the best policy of a world, share within {target:g}; of mean "
+        "regrets, then of 99th percentiles"
     )
     typer.echo(f"\nPage: {page}. Again: {outcome.provenance['command']}")
     if outcome.interrupted:
@@ -221,12 +221,10 @@ def _show(outcome: Outcome) -> None:
         box=None,
         pad_edge=False,
     )
-    table.add_column("policy", no_wrap=True)
-    table.add_column("told", no_wrap=True)
-    for head in ("worlds", "median", "worst", "within", "99 %", "worst", "within"):
-        table.add_column(head, justify="right", no_wrap=True)
-    columns = ("mean: median", "mean: worst", "mean: within", "q99: median", "q99: worst",
-               "q99: within")  # fmt: skip
+    table.add_column("policy")
+    for head in ("told", "worlds", "median", "worst", "within", "99 %", "worst"):
+        table.add_column(head, justify="right", no_wrap=True, min_width=max(len(head), 4))
+    columns = ("mean: median", "mean: worst", "mean: within", "q99: median", "q99: worst")
     for row in outcome.ranking().to_dict("records"):
         cells = [
             f"{100 * row[each]:.0f} %" if each.endswith("within") else times(row[each])
