@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import zib
+from zib.arena.features import Seen
 from zib.cases.loan import LoanMarket, LoanPricing
 from zib.env import (
     MAB,
@@ -83,6 +84,7 @@ EXAMPLES: dict[str, Any] = {
     "RandomContextual": SMALL,
     "RandomContextual log": SMALL._replace(link="log", noise="exponential", transform="identity"),
     "DisjointGLM": DisjointGLM([[1, 0.5], [2, 0.1]], [[-0.5, 1], [-1, 0]], noise="mixture"),
+    "Seen": Seen(env=DisjointContextual(n_arms=3, dimension=3), magnitude=[0, 2], occurrence=[0]),
     "ContextualOutcomes": ContextualOutcomes(
         [[5.0, 1.0], [20.0, -3.0]], [[-1.0, 0.5], [-1.0, -0.5]], [[1.0, 0.5], [1.0, -0.5]]
     ),
@@ -109,7 +111,7 @@ def test_environment(check: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_means(name: str) -> None:
-    """Error probability about 2e-9 for each of at most 6 arms of 24 environments; see the check."""
+    """Error probability about 2e-9 for each of at most 6 arms of 25 environments; see the check."""
     check_means(EXAMPLES[name])
 
 
