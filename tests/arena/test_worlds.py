@@ -9,7 +9,7 @@ import pytest
 
 import zib
 import zib.testing
-from zib.arena import KINDS, World, arms, drawn, rivals, worlds
+from zib.arena import KINDS, World, arms, drawn, generator, rivals, worlds
 from zib.arena.features import Seen, with_features
 from zib.arena.generator import ENOUGH
 from zib.arena.rivals import DEFAULT, YARDSTICK, entered, raw_sd, truth
@@ -102,6 +102,19 @@ def test_drawn_worlds_cover_what_they_should() -> None:
                      "losses", "gain or lose", "jumps", "waves", "walk", "features of noise",
                      "only the magnitude", "one arm"):  # fmt: skip
         assert expected in words
+
+
+def test_without_a_log_the_other_worlds_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    amounts = np.array([1.0, 2.0, 5.0])
+    monkeypatch.setattr(generator, "_amounts", lambda: amounts)
+    there = drawn(40, seed=3)
+    monkeypatch.setattr(generator, "_amounts", lambda: None)
+    missing = drawn(40, seed=3)
+    assert "resampled" in {world.kind for world in there}
+    for a, b in zip(there, missing):
+        assert a == b or (a.kind, b.kind) == ("resampled", "plain")
+    with pytest.raises(InvalidParameterError, match="`kinds` must name a kind that can be drawn"):
+        drawn(1, seed=3, kinds="resampled")
 
 
 @pytest.mark.parametrize(

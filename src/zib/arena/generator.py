@@ -16,7 +16,7 @@ from zib.arena import arms
 from zib.arena.arms import log_uniform
 from zib.arena.features import with_features
 from zib.arena.world import World
-from zib.arena.worlds import LONGEST, chosen_kinds, cut, logs
+from zib.arena.worlds import LONGEST, chosen_kinds, cut, rand_log
 from zib.core import validate as check
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
@@ -57,7 +57,8 @@ def drawn(
         A whole number ≥ 0 that the same worlds can be drawn with again; a fresh one by default,
         which the names of the worlds begin with.
     kinds
-        Kinds to draw from (`zib.arena.KINDS`); by default all whose data are there.
+        Kinds to draw from (`zib.arena.KINDS`); all by default. Where there is no log to resample,
+        a plain world takes the place of a resampled one.
     horizon
         Longest horizon that is drawn.
 
@@ -83,9 +84,7 @@ def drawn(
     seed = secrets.randbits(32) if seed is None else check.seed("seed", seed)
     usable = {kind: WEIGHTS[kind] for kind in chosen_kinds(kinds) if WEIGHTS[kind] > 0}
     amounts = _amounts() if "resampled" in usable else None
-    if amounts is None:
-        usable.pop("resampled", None)
-    if not usable:
+    if not usable or (amounts is None and set(usable) == {"resampled"}):
         raise InvalidParameterError(
             f"`kinds` must name a kind that can be drawn here; got {check.shown(kinds)}"
         )
@@ -94,6 +93,8 @@ def drawn(
     for i in range(n):
         rng = stream(seed, Role.INSTANCE, i)
         kind = list(usable)[int(rng.choice(len(usable), p=weights / weights.sum()))]
+        if kind == "resampled" and amounts is None:
+            kind = "plain"
         found.append(_one(rng, kind, f"{seed}-{i:03d}", amounts, longest))
     return cut(found, horizon)
 
@@ -225,9 +226,9 @@ def _odd(rng: Rng) -> tuple[str, MAB]:
 
 
 def _amounts() -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """Return the amounts that a log has, or None where there is no log."""
-    found = list(logs().values())
-    return np.concatenate([log.reward[log.reward != 0.0] for log in found[:1]]) if found else None
+    """Return the amounts in RAND's log, or None where it is not there."""
+    log = rand_log()
+    return None if log is None else log.reward[log.reward != 0.0]
 
 
 def _resampled(rng: Rng, amounts: Any) -> tuple[str, MAB]:

@@ -461,11 +461,17 @@ def _contextual() -> Iterator[World]:
         yield World(name=name, kind="contextual", about=about, env=env, horizon=3_000, right=right)
 
 
-def logs() -> dict[str, Any]:
+def rand_log() -> Any:
+    """Return the log of RAND's experiment, or None: statsmodels, which brings it, is optional."""
+    return zib.datasets.load_randhie() if find_spec("statsmodels") else None
+
+
+def _logs() -> dict[str, Any]:
     """Return the logs of experiments that are there: see `zib.datasets`."""
     found: dict[str, Any] = {}
-    if find_spec("statsmodels"):  # which brings the data, and is optional
-        found["RAND health insurance, resampled"] = zib.datasets.load_randhie()
+    log = rand_log()
+    if log is not None:
+        found["RAND health insurance, resampled"] = log
     loaders = {
         "Karlan–List donations, resampled": (zib.datasets.load_karlan_list, KL_FILE),
         "Karlan–Zinman loans, resampled": (zib.datasets.load_karlan_zinman, KZ_FILE),
@@ -477,7 +483,7 @@ def logs() -> dict[str, Any]:
 
 
 def _resampled() -> Iterator[World]:
-    for name, log in logs().items():
+    for name, log in _logs().items():
         yield World(
             name=name,
             kind="resampled",
