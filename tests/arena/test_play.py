@@ -17,6 +17,7 @@ from zib.arena.outcome import (
     to_the_best,
 )
 from zib.arena.page import PAGE, sentence
+from zib.arena.rivals import PER_ARM
 from zib.core.validate import InvalidParameterError
 
 FEW = (DEFAULT, "ε-greedy", "Normal TS (told sd)")
@@ -80,6 +81,14 @@ def test_ranking_of_known_regrets() -> None:
     assert found.by_kind().loc["b"].tolist() == pytest.approx([1.0, 3.0])
     assert "1.05 times the best of all in the median of 2 worlds" in sentence(found, DEFAULT)
     assert repr(found).startswith("Outcome: 2 worlds, 40 replications, seed 1\n  ZI adaptive")
+
+
+def test_who_is_told_which_arm_is_which_is_not_the_best() -> None:
+    base = np.linspace(1.0, 3.0, 40)
+    match = made({DEFAULT: base, "UCB true size (told)": 0.1 * base})
+    known = match._replace(told=("", PER_ARM))
+    ratios = Outcome((known,), (DEFAULT,), seed=1).table()["to the best"]
+    assert ratios.tolist() == pytest.approx([1.0, 0.1])
 
 
 def test_entries_play_with_their_rivals(small: Outcome) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zib.arena.rivals import YARDSTICK
+from zib.arena.rivals import PER_ARM, YARDSTICK
 from zib.arena.world import World
 from zib.arena.worlds import chosen_kinds
 from zib.core import validate as check
@@ -178,8 +178,9 @@ class Outcome:
         ``regret`` with its 95 % interval (``low``, ``high``), its 99th percentile over the
         replications (``q99``), and ratios of the mean to that of Normal TS told the standard
         deviation, of the best policy told nothing and of the best of all, and of the 99th
-        percentile to the smallest. Where the best has to be chosen, runs that had no part in the
-        choice are compared (`to_the_best`).
+        percentile to the smallest. A policy that is told something about each arm, and so which
+        is which, is compared with the best and is not the best itself. Where the best has to be
+        chosen, runs that had no part in the choice are compared (`to_the_best`).
         """
         return self._table.copy()
 
@@ -193,13 +194,14 @@ class Outcome:
         import pandas as pd
 
         runs = match.regret
-        everybody = list(range(len(match.labels)))
+        n = len(match.labels)
+        everybody = [i for i in range(n) if match.told[i] != PER_ARM] or list(range(n))
         nothing = [i for i in everybody if not match.told[i]] or everybody
         mean, low, high = intervals.skewed_mean(runs, axis=1)
         yardstick = (
             _ratio(mean_of(runs), float(runs[match.labels.index(YARDSTICK)].mean()))
             if YARDSTICK in match.labels
-            else np.full(len(everybody), math.nan)
+            else np.full(n, math.nan)
         )
         return pd.DataFrame(
             {

@@ -19,6 +19,9 @@ YARDSTICK = "Normal TS (told sd)"
 INSTANCES = 100  # of a world that is redrawn: what is told is their average, or the worst of them
 ROUNDS = 4_000  # of a world that changes, or with features, that the same is taken from
 MEMORIES = (250, 1_000, 4_000)
+# What says which arm is which: whoever is told this plays, but others are not compared with it.
+# In a world with a jackpot the size of each arm gives away where it is.
+PER_ARM = "the size of each arm and the horizon"
 SMALLEST = 1e-3  # of the typical reward: a size that is told is never less
 
 
@@ -234,7 +237,7 @@ def _multi_armed(world: World) -> list[Rival]:
         found.append(Rival("MOTS (told)", m.MOTS(horizon=horizon, sigma=known.sd), "sd, horizon"))
     if math.isfinite(known.size):
         exact = m.UCB(horizon=horizon, sigma=known.size, size="true")
-        found.append(Rival("UCB true size (told)", exact, "the size of each arm and the horizon"))
+        found.append(Rival("UCB true size (told)", exact, PER_ARM))
     if known.lowest >= 0.0 and math.isfinite(known.largest):
         bounded = m.UCBV(scale=known.largest)
         found.append(Rival("UCB-V (told)", bounded, "the largest reward"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from zib.arena import DEFAULT, TARGET, World, rivals, worlds
+from zib.arena.rivals import PER_ARM
 from zib.experiments.draw import Drawn
 from zib.experiments.harness import Panel, Played, Scaled, Simulated, horizons
 from zib.experiments.judge import Comparison, compare, grows, lower, lowest, where
@@ -86,11 +87,11 @@ class NoKnobs(Simulated):
         return [world for world in found if not self.context.quick or world.name in QUICK_WORLDS]
 
     def policies(self, world: World) -> dict[str, Any]:
-        """Return who plays: at quick scale some of the rivals."""
+        """Return who plays: rivals that are not told which arm is which; at quick scale some."""
         return {
             rival.label: rival.spec
             for rival in rivals(world)
-            if not self.context.quick or rival.label in QUICK_RIVALS
+            if rival.told != PER_ARM and (not self.context.quick or rival.label in QUICK_RIVALS)
         }
 
     def panels(self) -> list[Panel]:
