@@ -23,7 +23,7 @@ from zib.online import Bandit, ContextualBandit, SavedStateError
 from zib.sim import Results, SimulationError, simulate
 
 if _TYPE_CHECKING:
-    from zib import advise, live, ope
+    from zib import advise, arena, live, ope
 
 __version__ = _version("zib")
 
@@ -41,6 +41,7 @@ __all__ = [
     "SubWeibull",
     "ZeroInflated",
     "advise",
+    "arena",
     "contextual",
     "datasets",
     "env",
@@ -56,6 +57,6 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # What a service does not need is imported when it is first asked for.
-    if name in ("advise", "live", "ope", "studies"):
+    if name in ("advise", "arena", "live", "ope", "studies"):
         return _import_module(f"zib.{name}")
     raise AttributeError(f"module 'zib' has no attribute {name!r}")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import zib
+from zib.arena.features import Seen
 from zib.cases.loan import LoanMarket, LoanPricing
 from zib.env import (
     MAB,
@@ -85,6 +86,7 @@ EXAMPLES: dict[str, Any] = {
     "RandomContextual": SMALL,
     "RandomContextual log": SMALL._replace(link="log", noise="exponential", transform="identity"),
     "DisjointGLM": DisjointGLM([[1, 0.5], [2, 0.1]], [[-0.5, 1], [-1, 0]], noise="mixture"),
+    "Seen": Seen(env=DisjointContextual(n_arms=3, dimension=3), magnitude=[0, 2], occurrence=[0]),
     "ContextualOutcomes": ContextualOutcomes(
         [[5.0, 1.0], [20.0, -3.0]], [[-1.0, 0.5], [-1.0, -0.5]], [[1.0, 0.5], [1.0, -0.5]]
     ),

@@ -1,6 +1,5 @@
 """The experiments beyond the paper, run small, and their verdicts."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -141,40 +140,25 @@ def test_cost_of_knowing_nothing() -> None:
     assert found.lower
 
 
-def test_every_world_can_be_made() -> None:
-    everything = noknobs.worlds(100)
-    names = [world.name for world in everything]
-    assert len(names) == len(set(names)) >= 24
-    for world in everything:
-        assert noknobs.DEFAULT in world.policies
-        instance = world.env.instance(np.random.default_rng(0))
-        assert instance.arm_means.size == world.env.n_arms
+def test_quick_scale_plays_some_worlds_and_rivals() -> None:
+    names = [world.name for world in noknobs.worlds(noknobs.STILL)]
+    assert set(noknobs.QUICK_WORLDS) - set(names) <= {"RAND health insurance, resampled"}
+    item = noknobs.NoKnobs(quick(Path()))
+    panels = item.panels()
+    assert {each.name for each in panels} == set(noknobs.QUICK_WORLDS) & set(names)
+    for each in panels:
+        assert noknobs.DEFAULT in each.policies
+        assert set(each.policies) <= set(noknobs.QUICK_RIVALS)
+        assert each.horizon <= 10_000
 
 
 @pytest.mark.slow
 def test_worlds_without_knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small run of three kinds of worlds is judged and drawn."""
-    everything = noknobs.worlds(100)
-    names = [world.name for world in everything]
-    keep = (noknobs.DEFAULT, "ZI-UCB", "ZI-IMED, lognormal", "ε-greedy")
-    chosen = [
-        world._replace(horizon=300, policies={k: v for k, v in world.policies.items() if k in keep})
-        for world in (everything[0], everything[-2], everything[names.index("Pareto, index 1.8")])
-    ]
-    monkeypatch.setattr(noknobs, "worlds", lambda longest: chosen)
-    record = noknobs.NoKnobs.run(quick(tmp_path))
+    monkeypatch.setattr(noknobs, "QUICK_WORLDS", noknobs.QUICK_WORLDS[:6:2])
+    monkeypatch.setattr(noknobs, "QUICK_RIVALS", (noknobs.DEFAULT, "ZI-TS (told)", "ε-greedy"))
+    record = small(noknobs.NoKnobs, longest=Scaled(quick=300, paper=300)).run(quick(tmp_path))
     assert (tmp_path / "noknobs.png").exists()
     assert len(record.tables[0].rows) == 3
     assert {v.status for v in record.verdicts} <= {"holds", "partly", "fails", "open"}
-
-
-def test_skewed_arms_have_the_means_they_should() -> None:
-    rng = np.random.default_rng(1)
-    for maker in (
-        noknobs.SkewedMAB("lognormal", 0.3, 1.0),
-        noknobs.SkewedMAB("pareto", 3.0, 4.0),
-    ):
-        arm = maker.instance(rng).laws[0]
-        draws = arm.sample(rng, 400_000)
-        error = math.sqrt(arm.variance / 400_000)
-        assert abs(draws.mean() - arm.mean) < 5 * error  # fails with probability below 1e-5
+    assert record.notes[0].startswith("Quick scale: 3 of ")

@@ -1,11 +1,12 @@
-"""The command line: ``zib simulate | join | advise | evaluate | live | serve | data | …``."""
+"""The command line: ``zib simulate | arena | join | advise | evaluate | live | serve | …``."""
 
-from zib.cli import cache, data, join, live, logs, reproduce, serve, simulate, warm
+from zib.cli import arena, cache, data, join, live, logs, reproduce, serve, simulate, warm
 from zib.cli.program import app
 
 __all__ = ["app", "main"]
 
 COMMANDS = (
+    arena,
     cache,
     data,
     join,

@@ -18,15 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import zib
-from zib.core.validate import InvalidParameterError
-from zib.env.arrays import world_of
 from zib.experiments.draw import Drawn, Look, regret_figures, rounds_to_record
 from zib.experiments.judge import judged
 from zib.experiments.record import Context, Picture, Record, Setting, Table, Verdict, provenance
 from zib.report import paper_style, save_figure
 from zib.sim import Results, cuda
-from zib.sim.many import check_playable
-from zib.sim.plan import CUDA, NUMPY, Plan, engine_of
+from zib.sim.plan import CUDA, Plan, backend_for
 
 Found = TypeVar("Found")
 T = TypeVar("T")
@@ -291,15 +288,8 @@ def _asked(context: Context, panel: Panel) -> dict[str, Any]:
 
 
 def _backend(context: Context, panel: Panel, policies: Mapping[str, Any]) -> str:
-    """Return who plays a panel: threads where the wanted backend cannot."""
-    if engine_of(context.backend) != NUMPY:
-        try:
-            for spec in policies.values():
-                check_playable(spec, panel.env)
-            world_of(panel.env, context.seed, 0, 1)
-        except InvalidParameterError:
-            return "threads"
-    return context.backend
+    """Return who plays a panel."""
+    return backend_for(context.backend, policies.values(), panel.env, context.seed)
 
 
 class Simulated(Experiment["list[Played]"]):

@@ -7,9 +7,7 @@ what is published, and on an openly available experiment where its file is there
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +17,9 @@ from zib.cases.loan import LoanPricing, LoanRecords, synthetic_loan_records
 from zib.cases.loan.fit import default_cuts
 from zib.experiments.record import Context, Setting, Table
 from zib.logs import load_frame
+from zib.logs.folder import CPRM_FILES, FOLDER_VARIABLE, KZ_FILE, data_files
 from zib.report.numbers import number
 
-FOLDER_VARIABLE = "ZIB_DATA"
-KZ_FILE = "karlan_zinman_2008/kz_demandelasts_aer08.dta"
-KL_FILE = "karlan_list_2007/charitable.csv.gz"
-CPRM_FILES = ("cprm/loans.csv", "cprm/loans.parquet", "cprm/loans.dta")
 LAMBDA = 1.0
 LEVEL, POWER = 0.05, 0.8
 KZ_LEVELS = (0.2, 0.4, 0.6, 0.8)
@@ -69,13 +64,6 @@ def lender_book() -> Book | None:
         return None
     records = LoanRecords.from_cprm(frame)
     return Book("CPRM", records, default_cuts(records))
-
-
-def data_files(names: Sequence[str] = (KZ_FILE, KL_FILE, *CPRM_FILES)) -> list[Path]:
-    """Return those of the files that are in the user's folder of data."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    found = [Path(folder) / name for name in names] if folder else []
-    return [path for path in found if path.is_file()]
 
 
 def _frame(name: str, files: Sequence[str]) -> Any:

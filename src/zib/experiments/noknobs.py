@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
-
-import zib
-from zib.env import MAB, LogNormal, Pareto, ZeroInflated
+from zib.arena import DEFAULT, TARGET, World, rivals, worlds
+from zib.arena.rivals import PER_ARM
 from zib.experiments.draw import Drawn
 from zib.experiments.harness import Panel, Played, Scaled, Simulated, horizons
 from zib.experiments.judge import Comparison, compare, grows, lower, lowest, where
-from zib.experiments.loan_study import FOLDER_VARIABLE, KL_FILE, KZ_FILE, data_files
-from zib.experiments.mab_study import panel_ids, panel_name, policies
 from zib.experiments.record import Setting, Table, Verdict
+from zib.logs.folder import FOLDER_VARIABLE
 from zib.report import style_of
 from zib.report.numbers import number
 from zib.sim import Results
 
-DEFAULT = "ZI adaptive"
-TARGET = 1.15
 SHOWN = 12.0  # ratios beyond this stand at the edge of the figure
-TAGS = ("p10", "p15", "p20", "p25", "p30", "tiny")
-LONG, SHORT = 75_000, 10_000
-N_ARMS = 10
+LONG = 75_000
+# worlds that change or have features have items of their own; the arena has them all
+STILL = ("plain", "many", "odd", "batched", "resampled")
+QUICK_WORLDS = (
+    "Gaussian p 0.1–0.15",
+    "Gaussian mixture p 0.2–0.25",
+    "Exponential p 0.3–0.35",
+    "Gaussian p 0.0005–0.01",
+    "log-normal, sd of logs 1",
+    "Pareto, index 1.8",
+    "ten arms, gamma, shape .3",
+    "ten arms, constant",
+    "opposed over two decades, exponential",
+    "100 arms, short",
+    "nine log-normal arms and a rare, large one that is best",
+    "losses possible, Gaussian",
+    "RAND health insurance, resampled",
+)
+QUICK_RIVALS = (
+    DEFAULT, "ZI posterior learned", "ZI-IMED", "ε-greedy", "Normal TS (told sd)",
+    "Normal TS (half of it)", "ZI posterior (told family)", "ZI-TS (told)", "MOTS (told)",
+)  # fmt: skip
 
 
 class NoKnobs(Simulated):
@@ -37,7 +49,8 @@ class NoKnobs(Simulated):
     title = "Beyond the paper: the default that needs nothing"
     about = (
         "`zib.Bandit(n_arms=K)` plays ZI adaptive, which is told nothing: no horizon, no size, no "
-        "family. Here it meets, in every world, policies that are told the truth."
+        "family. Here it meets, in the arena's worlds for development, policies that are told the "
+        "truth."
     )
     weight = 3.0
     longest = Scaled(quick=10_000, paper=LONG)
@@ -47,31 +60,39 @@ class NoKnobs(Simulated):
         "lowest of many means is too low by luck.",
         "Experiments of Karlan and List (2007) and Karlan and Zinman (2008) are part of this where "
         f"{FOLDER_VARIABLE} names a folder that holds them.",
+        "A policy can be tuned to worlds that are known. `zib arena` ranks policies in worlds that "
+        "are drawn from a fresh seed.",
     )
 
     def settings(self) -> Iterable[Setting]:
         """Return the settings."""
         return (
-            Setting("worlds of the paper", "figures 2, S1 and S2 with all their policies", "paper"),
-            Setting(
-                "skewed worlds",
-                "ten arms, means uniform on [1, 3], p on [.10, .35] (rare: [.0005, .01]); "
-                "log-normal or Pareto, one tail for all arms or each its own",
-                "ours",
-            ),
-            Setting("resampled worlds", "arms pay rewards drawn from logs of experiments", "ours"),
+            Setting("worlds", "those for development of `zib.arena` that stay the same", "ours"),
             Setting(
                 "what policies are told",
-                "in the paper's worlds sizes, families and horizon; in the others the largest "
-                "variance or moment and each of three families; ZI adaptive nothing",
+                "the standard deviation of rewards, the family and scale of what is paid, sizes "
+                "and horizon; ZI adaptive nothing",
                 "ours",
             ),
             Setting(
                 "horizon, replications",
-                f"T = {self.longest} (rare rewards: at most 10 000), N = {self.replications}",
+                f"at most T = {self.longest}, N = {self.replications}",
                 "ours",
             ),
         )
+
+    def worlds(self) -> list[World]:
+        """Return where to play: at quick scale in some of the worlds."""
+        found = worlds(STILL, horizon=self.longest)
+        return [world for world in found if not self.context.quick or world.name in QUICK_WORLDS]
+
+    def policies(self, world: World) -> dict[str, Any]:
+        """Return who plays: rivals that are not told which arm is which; at quick scale some."""
+        return {
+            rival.label: rival.spec
+            for rival in rivals(world)
+            if rival.told != PER_ARM and (not self.context.quick or rival.label in QUICK_RIVALS)
+        }
 
     def panels(self) -> list[Panel]:
         """Return a panel per world."""
@@ -79,13 +100,22 @@ class NoKnobs(Simulated):
             Panel(
                 name=world.name,
                 env=world.env,
-                policies=world.policies,
+                policies=self.policies(world),
                 horizon=world.horizon,
                 replications=self.replications,
                 checkpoints=20,
             )
-            for world in worlds(self.longest)
+            for world in self.worlds()
         ]
+
+    def notes(self, found: list[Played]) -> Iterable[str]:
+        """Say what quick scale leaves out."""
+        if self.context.quick:
+            yield (
+                f"Quick scale: {len(found)} of {len(worlds(STILL))} worlds, few replications and "
+                "not all rivals."
+            )
+        yield from self.remarks
 
     def tables(self, found: list[Played]) -> Iterable[Table]:
         """Return the default against the best of the others."""
@@ -172,129 +202,6 @@ class NoKnobs(Simulated):
             "Shaded: within the target.",
             "Regret ratios of all policies in every world",
         )
-
-
-# ------------------------------------------------------------------------------------------ worlds
-
-
-@dataclass(frozen=True)
-class SkewedMAB:
-    """A generator of bandits with skewed or heavy-tailed rewards; means and p as in the paper.
-
-    `low` and `high` are the range of what makes the tail: the standard deviation of the logarithms,
-    or Pareto's index. Where they differ, every arm has its own.
-    """
-
-    kind: Literal["lognormal", "pareto"]
-    low: float
-    high: float
-    probs: tuple[float, float] = (0.10, 0.35)
-    n_arms: int = N_ARMS
-
-    def instance(self, rng: np.random.Generator) -> MAB:
-        """Draw an environment."""
-        means = rng.uniform(1.0, 3.0, self.n_arms)
-        probs = rng.uniform(*self.probs, self.n_arms)
-        tails = rng.uniform(self.low, self.high, self.n_arms)
-        return MAB([ZeroInflated(self.law(m, t), p) for m, t, p in zip(means, tails, probs)])
-
-    def law(self, mean: float, tail: float) -> Any:
-        """Return the law of non-zero rewards."""
-        mean, tail = float(mean), float(tail)
-        if self.kind == "lognormal":
-            return LogNormal.from_mean(mean, tail)
-        return Pareto(mean, tail)
-
-    def largest(self) -> Any:
-        """Return the law with the heaviest tail and the largest mean."""
-        return self.law(3.0, self.high if self.kind == "lognormal" else self.low)
-
-
-class World(NamedTuple):
-    """Where policies play, for how long, and who plays."""
-
-    name: str
-    env: Any
-    horizon: int
-    policies: dict[str, Any]
-
-
-def worlds(longest: int = LONG) -> list[World]:
-    """Return all worlds whose data are there; horizons are at most `longest`."""
-    found = [_of_the_paper(name, longest) for name in panel_ids(TAGS)]
-    skewed = {
-        "log-normal, sd of logs 1": SkewedMAB("lognormal", 1.0, 1.0),
-        "log-normal, rare": SkewedMAB("lognormal", 1.0, 1.0, probs=(0.0005, 0.01)),
-        "log-normal, sd of logs .3–1.5": SkewedMAB("lognormal", 0.3, 1.5),
-        "Pareto, index 1.8": SkewedMAB("pareto", 1.8, 1.8),
-        "Pareto, index 1.5–4": SkewedMAB("pareto", 1.5, 4.0),
-    }
-    for name, maker in skewed.items():
-        horizon = min(SHORT if "rare" in name else LONG, longest)
-        found.append(World(name, maker, horizon, _told(maker.largest(), horizon)))
-    for name, log in _logs().items():
-        env: Any = zib.env.BootstrapMAB(log)
-        horizon = min(LONG, longest)
-        widest = max((law.law for law in env.laws), key=lambda law: law.variance)
-        found.append(World(name, env, horizon, _told(widest, horizon)))
-    return found
-
-
-def _of_the_paper(name: str, longest: int) -> World:
-    maker: Any = zib.env.make(name)
-    horizon = min(SHORT if "tiny" in name else LONG, longest)
-    told: dict[str, Any] = {"family": "exponential"}
-    if maker.family != "exponential":
-        told = {"sigma": maker.component_size("subgaussian")}
-    everybody = {
-        **policies(maker, horizon),
-        "ZI-IMED, size unknown": zib.mab.ZIIMED(),
-        "ZI posterior, size unknown": zib.mab.ZIPosterior(),
-        "ZI posterior learned": zib.mab.ZIPosterior(prior="learned", **told),
-    }
-    return World(panel_name(maker), maker, horizon, everybody)
-
-
-def _told(law: Any, horizon: int) -> dict[str, Any]:
-    """Return policies that are told the law with the largest variance (or its moments)."""
-    sigma = math.sqrt(law.variance) if math.isfinite(law.variance) else None
-    epsilon = 1.0 if sigma is not None else 0.5 * (law.shape - 1.0)
-    out: dict[str, Any] = {
-        DEFAULT: zib.mab.ZIAdaptive(),
-        "ZI-UCB heavy": zib.mab.ZIHeavyUCB(epsilon=epsilon, moment=law.moment(1.0 + epsilon)),
-        "ZI-KL-UCB": zib.mab.ZIKLUCB(),
-        "ε-greedy": zib.mab.EpsilonGreedy(epsilon=0.05),
-    }
-    for family in ("gaussian", "exponential", "lognormal"):
-        out |= {
-            f"ZI-IMED, {family}": zib.mab.ZIIMED(family=family),
-            f"ZI posterior, {family}": zib.mab.ZIPosterior(family=family),
-            f"ZI posterior learned, {family}": zib.mab.ZIPosterior(family=family, prior="learned"),
-        }
-    if sigma is not None:
-        out |= {
-            "ZI-UCB": zib.mab.ZIUCB(horizon=horizon, sigma=sigma),
-            "ZI-TS": zib.mab.ZITS(horizon=horizon, sigma=sigma),
-            "UCB true size (strong)": zib.mab.UCB(horizon=horizon, sigma=sigma, size="true"),
-            "MOTS": zib.mab.MOTS(horizon=horizon, sigma=sigma),
-            "Normal TS": zib.mab.NormalTS(sigma=sigma),
-        }
-    return out
-
-
-def _logs() -> dict[str, Any]:
-    """Return the logs of experiments that are there."""
-    found: dict[str, Any] = {}
-    if find_spec("statsmodels"):  # which brings the data, and is optional
-        found["RAND health insurance, resampled"] = zib.datasets.load_randhie()
-    loaders = {
-        "Karlan–List donations, resampled": (zib.datasets.load_karlan_list, KL_FILE),
-        "Karlan–Zinman loans, resampled": (zib.datasets.load_karlan_zinman, KZ_FILE),
-    }
-    for name, (load, file) in loaders.items():
-        for path in data_files([file]):
-            found[name] = load(path)
-    return found
 
 
 # ------------------------------------------------------------------------------------------ claims

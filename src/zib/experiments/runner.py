@@ -32,8 +32,8 @@ from zib.core import cache as compiled
 from zib.core import sources
 from zib.core.validate import InvalidParameterError, choice, integer
 from zib.experiments.harness import Experiment
-from zib.experiments.loan_study import data_files
 from zib.experiments.record import SCALES, Context, Record, Scale
+from zib.logs.folder import data_files
 from zib.sim import CannotBeStored, Store
 from zib.sim.cuda import require_gpu
 from zib.sim.keys import user_code

@@ -8,7 +8,7 @@ one study serves every other study that asks for the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,11 +22,12 @@ from zib.core import validate as check
 from zib.core.cluster import libraries as versions
 from zib.core.kernel import REGISTRY, lookup
 from zib.core.spec import label_of
+from zib.env.arrays import world_of
 from zib.sim import batched as batched  # which makes its player known
 from zib.sim import delayed as delayed
 from zib.sim.keys import CannotBeStored, fingerprint, hash_of, user_code
 from zib.sim.loop import player_of
-from zib.sim.many import play_on
+from zib.sim.many import check_playable, play_on
 
 if TYPE_CHECKING:
     from zib.sim.store import Store
@@ -46,6 +47,18 @@ NUMPY, COUNTER, CUDA = ENGINES = ("numpy", "counter", "cuda")
 def engine_of(backend: str) -> str:
     """Return who draws rewards where this backend plays."""
     return backend if backend in ENGINES else NUMPY
+
+
+def backend_for(backend: str, policies: Iterable[Any], environment: Any, seed: int) -> str:
+    """Return who plays: threads where a backend that draws in its own way cannot."""
+    if engine_of(backend) != NUMPY:
+        try:
+            for spec in policies:
+                check_playable(spec, environment)
+            world_of(environment, seed, 0, 1)
+        except check.InvalidParameterError:
+            return "threads"
+    return backend
 
 
 class Block(NamedTuple):

@@ -149,7 +149,7 @@ def build(table: object, place: str, shelf: Shelf, given: Given) -> Any:
         raise StudyError(f'{place}: the `kind` of this {shelf.what} is missing, kind = "NAME"')
     name = content.pop("kind")
     make = shelf.find(name, place)
-    wanted = _parameters(make)
+    wanted = parameters_of(make)
     # `kind` is taken: a parameter of that name is written `kind_`
     written = {"kind_" if key == "kind" else key: key for key in wanted}
     unknown = [key for key in content if key not in written]
@@ -173,7 +173,7 @@ def build(table: object, place: str, shelf: Shelf, given: Given) -> Any:
     return _made(make, arguments, name, place)
 
 
-def _parameters(make: Any) -> dict[str, inspect.Parameter]:
+def parameters_of(make: Any) -> dict[str, inspect.Parameter]:
     """Return the parameters of a maker; annotations of declared ones are those of the class."""
     if getattr(make, "_is_mixed_in", False):  # checks them in `__new__` instead of declaring them
         _, *wanted = inspect.signature(make.__new__).parameters.values()
