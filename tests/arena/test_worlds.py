@@ -20,7 +20,7 @@ def test_there_are_sixty_named_worlds_without_optional_data() -> None:
     everything = worlds([kind for kind in KINDS if kind != "resampled"])
     names = [world.name for world in everything]
     assert len(names) == len(set(names)) >= 60
-    assert {world.kind for world in everything} == set(KINDS) - {"batched", "resampled"}
+    assert {world.kind for world in everything} == set(KINDS) - {"resampled"}
     for world in everything:
         assert world.about
         assert 1_000 <= world.horizon <= 100_000
@@ -71,7 +71,7 @@ def test_skewed_arms_have_the_means_they_should() -> None:
 
 # ------------------------------------------------------------------------------------------- drawn
 
-FREE = [kind for kind in KINDS if kind not in ("batched", "resampled")]  # of optional data
+FREE = [kind for kind in KINDS if kind != "resampled"]  # of optional data
 
 
 def test_a_seed_draws_the_same_worlds() -> None:
@@ -124,7 +124,6 @@ def test_without_a_log_the_other_worlds_are_the_same(monkeypatch: pytest.MonkeyP
         ({"seed": -1}, "`seed` must"),
         ({"kinds": ["odd", "easy"]}, "`kinds` must be one of .*; got 'easy'"),
         ({"kinds": []}, "`kinds` must name some of"),
-        ({"kinds": "batched"}, "`kinds` must name a kind that can be drawn here; got 'batched'"),
         ({"horizon": 1}, r"`horizon` must lie in \[2, 1000000\]; got 1"),
     ],
 )

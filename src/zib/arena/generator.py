@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,13 @@ from zib.arena.worlds import LONGEST, chosen_kinds, cut, rand_log
 from zib.core import validate as check
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
-from zib.env import MAB, DriftingMAB, Empirical, ZeroInflated
+from zib.env import MAB, Batched, DriftingMAB, Empirical, ZeroInflated
 
 MOST = 10_000  # worlds at a time
 HORIZONS = (1_000, 100_000)
 DRIFTING_HORIZONS = (5_000, 100_000)
 CONTEXTUAL_HORIZONS = (1_000, 5_000)
+LARGEST_BATCH = 10_000
 ENOUGH = 20  # the best arm can pay this often within the horizon, or nobody can learn anything
 # how often a kind is drawn
 WEIGHTS = {
@@ -33,7 +35,7 @@ WEIGHTS = {
     "many": 2,
     "odd": 5,
     "drifting": 2,
-    "batched": 0,  # raise this, and give `_batched` something to draw
+    "batched": 2,
     "contextual": 2,
     "resampled": 1,
 }
@@ -82,9 +84,9 @@ def drawn(
     check.integer("n", n, 1, MOST)
     longest = HORIZONS[1] if horizon is None else check.integer("horizon", horizon, 2, LONGEST)
     seed = secrets.randbits(32) if seed is None else check.seed("seed", seed)
-    usable = {kind: WEIGHTS[kind] for kind in chosen_kinds(kinds) if WEIGHTS[kind] > 0}
+    usable = {kind: WEIGHTS[kind] for kind in chosen_kinds(kinds)}
     amounts = _amounts() if "resampled" in usable else None
-    if not usable or (amounts is None and set(usable) == {"resampled"}):
+    if amounts is None and set(usable) == {"resampled"}:
         raise InvalidParameterError(
             f"`kinds` must name a kind that can be drawn here; got {check.shown(kinds)}"
         )
@@ -132,9 +134,10 @@ def _span(values: Any) -> str:
 
 
 def _batched(rng: Rng, name: str, longest: int) -> World:
-    # Worlds with batches are drawn here: an environment of another kind, and a size of batches that
-    # is log-uniform on [10, 10 000] and below the horizon, in a wrapper that holds rewards back.
-    raise NotImplementedError
+    inside = _one(rng, "plain", name, None, longest)
+    size = round(float(log_uniform(rng, 10, min(LARGEST_BATCH, inside.horizon / 4))))
+    env = Batched(inside.env, size=size)
+    return replace(inside, name=f"{inside.name}, batches of {size}", kind="batched", env=env)
 
 
 # ---------------------------------------------------------------------------------- multi-armed

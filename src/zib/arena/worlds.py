@@ -21,7 +21,7 @@ from zib.arena.world import KINDS, World
 from zib.core import validate as check
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
-from zib.env import MAB, PAPER_PROBS, DriftingMAB
+from zib.env import MAB, PAPER_PROBS, Batched, DriftingMAB, RandomMAB
 from zib.env.mab import FAMILIES
 from zib.logs.folder import KL_FILE, KZ_FILE, data_files
 
@@ -418,11 +418,15 @@ def _drifting() -> Iterator[World]:
 
 
 def _batched() -> Iterator[World]:
-    # Worlds whose decisions are made in batches are listed here: an environment of any other kind
-    # inside a wrapper that holds rewards back, such as World(name="batches of 100, log-normal",
-    # kind="batched", about="...", env=zib.env.Batched(..., size=100), horizon=SHORT).
-    # `zib.arena.drawn` has a place for them too, in `generator.py`.
-    yield from ()
+    for size in (10, 100, 1_000):
+        for family in ("gaussian", "exponential"):
+            yield World(
+                name=f"batches of {size}, {TITLES[family]}",
+                kind="batched",
+                about=f"ten arms of figure 2, {size} decisions before any reward is known",
+                env=Batched(RandomMAB(family), size=size),
+                horizon=SHORT,
+            )
 
 
 def _contextual() -> Iterator[World]:
