@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from zib.contextual import evidence
-from zib.contextual.evidence import FIRST_FIT, MOST_SCALES, Group, Prior, describe
+from zib.contextual.evidence import BORROWED, FIRST_FIT, MOST_SCALES, Group, Prior, describe
 from zib.contextual.fit import learn
 from zib.contextual.links import derivative, inverse, value
 from zib.contextual.models import (
@@ -50,12 +50,12 @@ from zib.mab.sampling import is_stranger, strange_magnitude, typical_magnitude
 from zib.stats.design import linear_forms, quadratic_forms
 
 LARGEST = 1e100  # beyond it products overflow; no reward is larger
+NEGLIGIBLE = 0.01  # a weight that is taken for 0
 UNTRIED = 1e300  # score of an arm that was never played
-OCCURRENCE_SCALES = 6  # up to 4: what a link does beyond that is hardly to be told from a step
+OCCURRENCE_SCALES = 5  # up to 4: what a link does beyond that is hardly to be told from a step
 # Prior precisions of intercepts: arms differ by 2 in the linear predictor of the occurrence, and by
 # three standard deviations of the noise in the magnitude.
 OCCURRENCE_INTERCEPT, MAGNITUDE_INTERCEPT = 0.25, 0.1
-BORROWED = 5.0  # rewards that the noise of all arms counts for
 
 
 class Adaptive(Spec):
@@ -92,29 +92,32 @@ class Adaptive(Spec):
     by, so that the units do not matter. So is the probability that the features matter. Each is
     learned anew when the number of observations has grown by a fifth.
 
-    For every decision either part is taken with or without features, at random with these
-    probabilities and alike for all arms. Without, it is drawn from the posterior. With features, p̂
-    and mû are estimates with variances V, and as in `JointUCB` the index of an arm is p·mu +
-    scale·√(log(1 + t))·√(p²·V_mu + mu²·V_p + V_mu·V_p), where a part that was drawn has no
-    variance. There is no theorem. Include a 1 in the features: without an intercept all features
-    together have to explain that rewards are rare, and they will look as if they did.
+    For a decision p is the average, with these probabilities, of h(w'θ̂) and of a draw from the
+    posterior without features; mu likewise. As in `JointUCB` the index of an arm is p·mu +
+    scale·√(log(1 + t))·√(p²·V_mu + mu²·V_p + V_mu·V_p), where V are the variances of what the
+    models with features contribute. A probability below 0.01 or above 0.99 counts as 0 or 1. There
+    is no theorem. Include a 1 in the features: without an intercept all features together have to
+    explain that rewards are rare, and they will look as if they did.
 
     Examples
     --------
-    Nothing depends on the four features:
+    Whether anything is bought depends on the first of four features, how much does not:
 
     >>> import numpy as np
     >>> import zib
     >>> bandit = zib.ContextualBandit(arms=["red", "blue"], n_features=5, seed=1)
     >>> bandit.spec
-    Adaptive(n_arms=2, sigma=None, link='logit', magnitude='ridge', doubt=0.1, scale=1.0,
+    Adaptive(n_arms=2, sigma=None, link='logit', magnitude='ridge', doubt=0.2, scale=1.0,
              memory=4096)
     >>> rng = np.random.default_rng(0)
     >>> for _ in range(600):
     ...     user = np.append(1.0, rng.normal(size=4))
     ...     colour = bandit.select(user)
-    ...     bandit.update(colour, float(rng.random() < 0.3) * rng.normal(3.0, 1.0), user)
-    >>> bool(bandit.state.occurrence.weight[0] < 0.5)
+    ...     buys = rng.random() < 1.0 / (1.0 + np.exp(-user[1]))
+    ...     bandit.update(colour, rng.normal(3.0, 1.0) if buys else 0.0, user)
+    >>> bool(bandit.state.occurrence.weight[0] > 0.99)
+    True
+    >>> bool(bandit.state.magnitude.weight[0] < 0.8)
     True
     """
 
@@ -122,7 +125,7 @@ class Adaptive(Spec):
     sigma: float | None = optional(positive(), default=None)
     link: Any = LINK
     magnitude: Any = MAGNITUDE
-    doubt: float = real(low=0, high=1, closed="neither", default=0.1)
+    doubt: float = real(low=0, high=1, closed="neither", default=0.2)
     scale: float = real(low=0, default=1.0)
     memory: int = KEPT
     plain: Any = derived(lambda fields: ZIAdaptive())  # what plays where features do not matter
@@ -231,14 +234,17 @@ def _fit_occurrence(spec: Any, state: Any) -> None:
 
 @borrowing
 def _fit_magnitude(spec: Any, state: Any) -> None:
-    paid, total, scatter = 0.0, 0.0, 0.0
+    paid, total, noise_total, spread, free = 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(spec.n_arms):
         paid += state.plain.nonzero[k]
         total += state.plain.total[k]
-        scatter += state.plain.nonzero[k] * _own_noise(spec, state, k)
+        noise_total += state.plain.nonzero[k] * _own_noise(spec, state, k)
+        spread += state.plain.spread[k]
+        free += max(state.plain.nonzero[k] - 1.0, 0.0)
     if paid == 0.0:
         return
-    state.magnitude.noise[0] = scatter / paid
+    state.magnitude.noise[0] = noise_total / paid
+    state.magnitude.scatter[0] = spread / max(free, 1.0)
     evidence.fit(
         spec.magnitude,
         state.arms.magnitude,
@@ -303,12 +309,20 @@ def _predict(spec: Any, state: Any, arm: int, z: Any, w: Any, k: int, work: Any)
 
 
 @borrowing
+def _rounded(weight: float) -> float:
+    """Return a weight, or the model that is as good as certain, which saves computing the other."""
+    if weight < NEGLIGIBLE:
+        return 0.0
+    return 1.0 if weight > 1.0 - NEGLIGIBLE else weight
+
+
+@borrowing
 def _scores(
     spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
 ) -> None:
     plain = state.plain
-    by_eta = rng.random() < state.occurrence.weight[0]
-    by_zeta = rng.random() < state.magnitude.weight[0]
+    by_eta = _rounded(state.occurrence.weight[0])
+    by_zeta = _rounded(state.magnitude.weight[0])
     width = spec.scale * math.sqrt(math.log1p(state.clock.rounds[0]))
     top = 0.0
     for k in range(plain.pulls.size):
@@ -320,21 +334,22 @@ def _scores(
         if plain.pulls[arm] == 0.0:
             out[k] = UNTRIED
             continue
-        if by_eta or by_zeta:
+        if by_eta > 0.0 or by_zeta > 0.0:
             _predict(spec, state, arm, z, w, k, work)
-        var_p, var_mu = 0.0, 0.0
-        if by_eta:
-            prob = min(value(spec.link, work[ETA, 0]), 1.0)
-            slope = derivative(spec.link, work[ETA, 0])
+        prob, var_p, mu, var_mu = 0.0, 0.0, 0.0, 0.0
+        if by_eta > 0.0:
+            prob = by_eta * min(value(spec.link, work[ETA, 0]), 1.0)
+            slope = by_eta * derivative(spec.link, work[ETA, 0])
             var_p = slope * slope * work[ETA_VARIANCE, 0]
-        else:
-            prob = _drawn_probability(plain, arm, rng)
-        if by_zeta:
-            mu = min(max(value(spec.magnitude.link, work[ZETA, 0]), -LARGEST), LARGEST)
-            slope = min(derivative(spec.magnitude.link, work[ZETA, 0]), LARGEST)
+        if by_eta < 1.0:
+            prob += (1.0 - by_eta) * _drawn_probability(plain, arm, rng)
+        if by_zeta > 0.0:
+            mean = value(spec.magnitude.link, work[ZETA, 0])
+            mu = by_zeta * min(max(mean, -LARGEST), LARGEST)
+            slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, 0]), LARGEST)
             var_mu = min(slope * slope * work[ZETA_VARIANCE, 0], LARGEST * LARGEST)
-        else:
-            mu = _drawn_magnitude(plain, arm, top, typical, rng)
+        if by_zeta < 1.0:
+            mu += (1.0 - by_zeta) * _drawn_magnitude(plain, arm, top, typical, rng)
         variance = prob * prob * var_mu + mu * mu * var_p + var_mu * var_p
         out[k] = prob * mu + width * math.sqrt(variance)
 

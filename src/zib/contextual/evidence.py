@@ -13,8 +13,9 @@ posterior the log probability of the data of an arm is, up to a constant,
     ½·(log|P| − log|A| + g'A⁻¹g/v),    A = P + H,
 
 where P holds the prior precisions, H is the curvature of the likelihood and g what the data say. An
-unknown v is integrated out, which puts −(n/2)·log(y'y − g'A⁻¹g) in place of the last term. That is
-computed on a grid of scales, and for no effect at all.
+unknown v is integrated out, with a weak prior around the scatter s₀² of an arm's rewards: the last
+term is then −(n + ν)·log(y'y − g'A⁻¹g + ν·s₀²). That is computed on a grid of scales, and for no
+effect at all.
 
 Features that never vary are intercepts. They have a prior of their own, wide and around what is
 usual among the arms, and take no part in this.
@@ -34,8 +35,9 @@ from zib.core.state import Floats, Part, count, scalar, scratch, table
 from zib.stats.design import cholesky, dot, invert, multiply, solve_lower
 
 FIRST_FIT, GROWTH = 8.0, 1.2  # observations before the first fit, and from one to the next
-SMALLEST = 0.125  # of the scales; each of the others is twice the one before
-MOST_SCALES = 11
+SMALLEST = 0.25  # of the scales; each of the others is twice the one before
+MOST_SCALES = 10
+BORROWED = 5.0  # rewards that the scatter of all arms counts for, beside those of an arm
 NO_EFFECT = 1e-8  # a scale that leaves nothing of the coefficients
 APART = 0.05  # how probable it is that the scale of an arm has nothing to do with those of others
 CLOSE = 1.1  # a scale or unit that changed by a smaller factor is left as it is
@@ -65,6 +67,7 @@ class Group(Part):
     varying: Floats = scalar(start=1.0, least=1.0)  # how many features vary
     usual: Floats = scalar()  # the linear predictor that is usual among arms
     noise: Floats = scalar(start=1.0, least=0.0)  # the variance of the noise over all arms
+    scatter: Floats = scalar(least=0.0)  # the same without features: of an arm's rewards
     weight: Floats = scalar(least=0.0, most=1.0)  # the probability that features matter
     next_fit: Floats = scalar(start=FIRST_FIT, least=0.0)  # the number of observations it is due at
     work: Floats = scratch(MOST_SCALES)
@@ -145,8 +148,8 @@ def _evidence(
     explained = dot(solved, solved)
     if variance > 0.0:
         return 0.5 * (twice + explained / variance)
-    rest = model.residual[0] + dot(data, model.coef) - explained
-    return float(0.5 * (twice - model.seen[0] * math.log(max(rest, 1e-200))))
+    rest = model.residual[0] + dot(data, model.coef) - explained + BORROWED * group.scatter[0]
+    return float(0.5 * (twice - (model.seen[0] + BORROWED) * math.log(max(rest, 1e-200))))
 
 
 @borrowing
