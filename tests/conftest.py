@@ -48,6 +48,7 @@ def compiles(item: pytest.Item) -> bool:
 
 # Examples that would compile for seconds what no other test needs.
 INTERPRETED = {
+    "zib.contextual.adaptive.Adaptive",
     "zib.contextual.components.GLMModel",
     "zib.mab.wrappers.Windowed",
     "zib.online.contextual.ContextualBandit",

@@ -257,6 +257,16 @@ NATIVE = {
         horizon=T, sigma=None, kind="ts", link="probit", memory=M
     ),
     "disjoint": contextual.Disjoint(spec=contextual.JointUCB(memory=M), n_arms=5),
+    "adaptive": contextual.Adaptive(n_arms=5, memory=M),
+    "adaptive log": contextual.Adaptive(
+        n_arms=5,
+        sigma=1.0,
+        link="cloglog",
+        magnitude=contextual.LeastSquares(link="log"),
+        doubt=0.5,
+        memory=M,
+    ),
+    "adaptive huber": contextual.Adaptive(n_arms=5, magnitude="huber", scale=0.5, memory=M),
 }
 
 TOLD = {

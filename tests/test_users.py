@@ -43,7 +43,7 @@ def taught(spec=TS, n: int = 60, **options) -> ContextualBandit:
 
 def test_labels_alone_give_every_arm_its_own_model() -> None:
     bandit = ContextualBandit(arms=ARMS, n_features=3)
-    assert bandit.spec == contextual.Disjoint(spec=contextual.JointUCB(), n_arms=3)
+    assert bandit.spec == contextual.Adaptive(n_arms=3)
     assert ContextualBandit(n_features=3).spec == contextual.JointUCB()
 
 

@@ -181,7 +181,7 @@ def test_saved_bandits_and_the_default_ones(warmed: list[Any], tmp_path: Path) -
         assert invoke(str(tmp_path / "a.json"), str(tmp_path / "b.json")).exit_code == 0
         assert invoke().exit_code == 0
     assert [type(bandit.spec).__name__ for bandit in warmed] == [
-        "OutcomesKLUCB", "LaplaceTS", "ZIAdaptive", "JointUCB", "Disjoint",
+        "OutcomesKLUCB", "LaplaceTS", "ZIAdaptive", "JointUCB", "Adaptive",
     ]  # fmt: skip
 
 

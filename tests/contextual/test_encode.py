@@ -7,6 +7,7 @@ import pytest
 
 import zib
 from zib.contextual import encode
+from zib.core.entry import interpreted
 
 
 def test_shared_features_are_all_products_up_to_second_order(rng) -> None:
@@ -50,6 +51,23 @@ def test_hybrid_is_both(rng) -> None:
     found = encode.hybrid(context, common, 6, arms=[4, 0])
     assert np.array_equal(found[:, :5], common)
     assert np.array_equal(found[:, 5:], encode.disjoint(context, 6, arms=[4, 0]))
+
+
+def test_one_rule_for_intercepts(rng) -> None:
+    """What makes features puts a 1 in front; what decides by them adds nothing."""
+    context, arms = rng.normal(size=2), rng.normal(size=(3, 2))
+    encoder = zib.Encoder().fit({"a": [1.0, 2.0], "b": [0.0, 5.0]})
+    assert encoder.transform({"a": 1.0, "b": 1.0})[0] == 1.0
+    assert (encode.shared(context, arms)[:, 0] == 1.0).all()
+    blocks = encode.disjoint(context, 3)
+    assert (blocks[range(3), [0, 3, 6]] == 1.0).all()
+    assert np.array_equal(encode.hybrid(context, arms, 3)[:, 2:], blocks)
+    with interpreted():
+        for spec in (None, zib.contextual.Adaptive(n_arms=2), zib.contextual.LaplaceTS()):
+            bandit = zib.ContextualBandit(spec, n_features=2)
+            bandit.update(0, 1.0, [[3.0, 0.5], [3.0, 0.5]])
+            arms = getattr(bandit.state, "arms", bandit.state)
+            assert arms.occurrence.coef.shape[-1] == arms.magnitude.coef.shape[-1] == 2
 
 
 def test_integers_and_lists_are_numbers_too() -> None:

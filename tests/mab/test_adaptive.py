@@ -180,7 +180,7 @@ def test_degenerate_rewards(rewards: list[float]) -> None:
 def test_an_arm_that_never_paid_may_pay_far_more() -> None:
     """Ten arms: P(factor > x) = 0.15/x^1.5 for x ≥ 1; binomial tests at level 1e-6 each."""
     rng = np.random.default_rng(9)
-    factors = np.array([za._surprise(10, rng) for _ in range(40_000)])
+    factors = np.array([za.surprise(10, rng) for _ in range(40_000)])
     assert factors.min() == 1.0
     for x in (1.0, 2.0, 5.0):
         seen = int((factors > x).sum())
@@ -252,8 +252,8 @@ def test_draws_only_raise_what_an_arm_is_expected_to_pay() -> None:
 
 
 def test_of_many_arms_few_are_drawn_and_draws_are_narrower() -> None:
-    assert za._widest(5) == za._widest(10) == 1.0
-    assert za._widest(100) == pytest.approx(math.sqrt(0.5))
+    assert za.widest_draw(5) == za.widest_draw(10) == 1.0
+    assert za.widest_draw(100) == pytest.approx(math.sqrt(0.5))
     bandit = zib.Bandit(n_arms=400, seed=0)
     rng = np.random.default_rng(13)
     bandit.update_many(np.repeat(np.arange(400), 5), np.where(rng.random(2000) < 0.3, 2.0, 0.0))

@@ -110,18 +110,23 @@ def test_a_bandit_that_learned_the_log_is_noticed(rng) -> None:
         ope.evaluate(log, {"it": other}, estimators=["snips"], on_missing_support="warn")
 
 
+def per_arm(n_arms):
+    """Return a policy that is not random, so that its propensities are exact."""
+    return zib.contextual.Disjoint(spec=zib.contextual.JointUCB(), n_arms=n_arms)
+
+
 @pytest.mark.usefixtures("interpreting")
 def test_a_contextual_bandit_needs_no_snapshot_where_arms_have_models(rng) -> None:
     log = sparse_log(rng, n=200, p=0.4)
     labels = [log.arms[k] for k in log.arm]
-    bandit = zib.ContextualBandit(arms=ARMS, n_features=2, seed=1)
+    bandit = zib.ContextualBandit(per_arm(len(ARMS)), arms=ARMS, n_features=2, seed=1)
     bandit.update_many(labels, log.reward, log.context)
     with pytest.warns(UserWarning, match="as many rewards as the log has rows"):
         found = ope.evaluate(log, {"it": bandit}, estimators=["ips"])
     played = [bandit.propensities(x) for x in log.context]
     weight = np.array([p[arm] for p, arm in zip(played, labels, strict=True)]) / log.propensity
     assert found.value("it").value == pytest.approx(np.mean(weight * log.reward))
-    narrow = zib.ContextualBandit(arms=ARMS, n_features=3, seed=1)
+    narrow = zib.ContextualBandit(per_arm(len(ARMS)), arms=ARMS, n_features=3, seed=1)
     with pytest.raises(InvalidParameterError, match="decides on 3 features and the log has a con"):
         ope.evaluate(log, {"it": narrow})
 
@@ -141,7 +146,8 @@ def test_the_encoder_of_a_bandit_reads_the_context(rng) -> None:
         }
     )
     known = frame[["age", "region"]]
-    bandit = zib.ContextualBandit(arms=["a", "b"], encoder=zib.Encoder().fit(known), seed=0)
+    encoder = zib.Encoder().fit(known)
+    bandit = zib.ContextualBandit(per_arm(2), arms=["a", "b"], encoder=encoder, seed=0)
     bandit.update_many(frame["ad"][:80], frame["spent"][:80], known[:80])
     log = LoggedData.from_frame(
         frame, arm="ad", reward="spent", propensity="p", context=["age", "region"]

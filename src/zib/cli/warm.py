@@ -61,14 +61,11 @@ def _plans(word: str) -> list[tuple[str, Callable[[], Any]]]:
     from zib.core.kernel import REGISTRY
 
     if not word:
-        one, several = zib.contextual.JointUCB.__name__, zib.contextual.Disjoint.__name__
+        rows, arms = zib.contextual.JointUCB.__name__, zib.contextual.Adaptive.__name__
         return [
             (zib.mab.ZIAdaptive.__name__, lambda: zib.Bandit(n_arms=2)),
-            (f"contextual.{one}", lambda: zib.ContextualBandit(n_features=2)),
-            (
-                f"contextual.{several}({one})",
-                lambda: zib.ContextualBandit(n_features=2, arms=[0, 1]),
-            ),
+            (f"contextual.{rows}", lambda: zib.ContextualBandit(n_features=2)),
+            (f"contextual.{arms}", lambda: zib.ContextualBandit(n_features=2, arms=[0, 1])),
         ]
     if not re.fullmatch(POLICY, word) or Path(word).exists():
         if not Path(word).is_file():

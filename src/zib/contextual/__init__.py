@@ -1,5 +1,6 @@
 """Contextual bandits: links, models, policies."""
 
+from zib.contextual.adaptive import Adaptive
 from zib.contextual.baselines import Integrated, Naive
 from zib.contextual.by_category import ByCategory
 from zib.contextual.components import ComponentModel, GLMModel
@@ -31,6 +32,7 @@ from zib.contextual.template import Template
 __all__ = [
     "ZITS",
     "ZIUCB",
+    "Adaptive",
     "ByCategory",
     "CLogLog",
     "Cauchit",

@@ -30,6 +30,11 @@ def _divisible(spec: Any) -> Any:
     lookup_policy(spec)
     if isinstance(spec, ByCategory):
         raise check.InvalidParameterError("`spec` must not be split already; got ByCategory")
+    if hasattr(spec, "plain"):
+        raise check.InvalidParameterError(
+            "`spec` must judge arms by their features alone, as Disjoint does; got "
+            f"{type(spec).__name__}"
+        )
     if is_interpreted(spec) or not hasattr(getattr(spec, "magnitude", None), "link"):
         raise check.InvalidParameterError(
             "`spec` must be a policy with models of occurrence and magnitude that are ours, such "

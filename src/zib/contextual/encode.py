@@ -8,6 +8,9 @@ in common:
 - `disjoint`: arms are only names, few, and have nothing in common. Each has its own coefficients.
 - `hybrid`: both. Shared features carry over from arm to arm, the rest is learned for each arm.
 
+Each puts a 1 in front, the intercept, unless told not to: give it the context without one. Policies
+add nothing to the features they are given.
+
 The matrices are dense, and a decision costs of order K·dim² for K actions (K·dim where a model does
 not keep a matrix of that size). With many arms the blocks of `disjoint` are nearly all zeros; the
 policy wrapper `zib.contextual.Disjoint` fits one model per arm at the cost of one arm's features.

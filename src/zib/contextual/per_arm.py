@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from zib.core.stacked import row_of, stacked
 def _splittable(spec: Any) -> Any:
     """Return a policy that can be split by arms, or raise."""
     lookup_policy(spec)
-    if isinstance(spec, Disjoint):
-        raise check.InvalidParameterError("`spec` must not be disjoint itself; got Disjoint")
+    if _has_own_models(spec):
+        raise check.InvalidParameterError(
+            f"`spec` must not have models per arm itself; got {type(spec).__name__}"
+        )
     if getattr(spec, "n_categories", 0):
         raise check.InvalidParameterError(
             "`spec` must be split by arms first: ByCategory(spec=Disjoint(...), categories=...); "
@@ -60,6 +62,7 @@ class Disjoint(Spec):
 
     spec: Any = converted(_splittable, allowed="a compiled contextual policy")
     n_arms: int = whole(low=1)
+    own_models: ClassVar[bool] = True
 
     @property
     def label(self) -> str:
@@ -137,14 +140,18 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
 
 
 def is_split(spec: Any) -> bool:
-    """Whether a policy is `Disjoint`, or one around it."""
+    """Whether a policy has models of its own for every arm, or is one around such a policy."""
     inner = getattr(spec, "spec", None)
-    return isinstance(spec, Disjoint) or (type(inner) in policy.POLICIES and is_split(inner))
+    return _has_own_models(spec) or (type(inner) in policy.POLICIES and is_split(inner))
+
+
+def _has_own_models(spec: Any) -> bool:
+    return bool(getattr(type(spec), "own_models", False))
 
 
 def with_arms(spec: Any, n_arms: int) -> Any:
     """Return the policy for another number of arms; one that shares its models stays as it is."""
-    if isinstance(spec, Disjoint):
+    if _has_own_models(spec):
         return spec._replace(n_arms=n_arms)
     return spec._replace(spec=with_arms(spec.spec, n_arms)) if is_split(spec) else spec
 
@@ -158,19 +165,22 @@ def regrouped(state: Any, fresh: Any, sources: Sequence[int]) -> Any:
     if isinstance(state, ByArm):
         chosen = np.asarray(sources, dtype=np.int64)
         lead = state.clock.rounds.ndim - 1  # indices in front of that of the arm
-        _copy_arms(state.arms, fresh.arms, chosen, lead)
+        copy_arms(state.arms, fresh.arms, chosen, lead)
         fresh.arms.clock.rounds[...] = np.expand_dims(state.clock.rounds, lead)
         fresh.arms.clock.arms[...] = float(chosen.size)
         return ByArm(fresh.arms, copy.deepcopy(state.clock))
+    if hasattr(state, "with_arms"):
+        return state.with_arms(fresh, sources)
     if isinstance(state, tuple):
         return type(state)(*(regrouped(s, f, sources) for s, f in zip(state, fresh, strict=True)))
     return copy.deepcopy(state)
 
 
-def _copy_arms(old: Any, new: Any, chosen: Any, lead: int) -> None:
+def copy_arms(old: Any, new: Any, chosen: Any, lead: int) -> None:
+    """Copy what is known about arms to their new places; `lead` indices are before the arm's."""
     if isinstance(old, tuple):
         for part, fresh in zip(old, new, strict=True):
-            _copy_arms(part, fresh, chosen, lead)
+            copy_arms(part, fresh, chosen, lead)
         return
     for k in np.flatnonzero(chosen >= 0):
         at = (slice(None),) * lead

@@ -100,7 +100,7 @@ class ZIAdaptive(Spec):
     --------
     >>> import zib
     >>> zib.Bandit(n_arms=3).spec
-    ZIAdaptive()
+    ZIAdaptive(magnitudes='learned', horizon='unknown')
     """
 
     magnitudes: str = choice(("own", "shared", "learned"), default="learned")
@@ -484,7 +484,7 @@ def _refresh(spec: Any, state: Any, arm: int) -> None:
 
 
 @jitable
-def _widest(n_arms: int) -> float:
+def widest_draw(n_arms: int) -> float:
     """Return the width of draws over that of the posterior, of arms that never paid.
 
     The largest of K normal draws lies about √(2 log K) standard deviations above the mean; with it
@@ -502,7 +502,7 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             if state.nonzero[k] > 0.0:
                 top = max(top, state.total[k] / state.nonzero[k])
     typical = typical_magnitude(state)
-    widest = _widest(out.size)
+    widest = widest_draw(out.size)
     narrowest = min(NARROW, widest)
     is_crowded = out.size > DRAWN
     t = state.clock[0]
@@ -533,14 +533,14 @@ def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
             if count > 0.0 and is_stranger(state, count, rng):
                 magnitude = strange_magnitude(state.total[k] / count, typical, rng)
             else:
-                magnitude = _draw(state, k, family, width, rng)
+                magnitude = draw_magnitude(state, k, family, width, rng)
                 if count == 0.0:
-                    magnitude *= _surprise(out.size, rng)
+                    magnitude *= surprise(out.size, rng)
         out[k] = max(out[k], prob * magnitude)
 
 
 @jitable
-def _surprise(n_arms: int, rng: Any) -> float:
+def surprise(n_arms: int, rng: Any) -> float:
     """Return a factor ≥ 1 for the magnitude of an arm that never paid.
 
     P(factor > x) = min(1, 1.5/K)/x^1.5. The other arms say little about such an arm: it may pay
@@ -552,7 +552,7 @@ def _surprise(n_arms: int, rng: Any) -> float:
 
 
 @jitable
-def _draw(state: Any, arm: int, family: float, narrowed: float, rng: Any) -> float:
+def draw_magnitude(state: Any, arm: int, family: float, narrowed: float, rng: Any) -> float:
     """Draw a magnitude from its posterior, narrowed by a factor."""
     place = state.own.place[arm]
     width = narrowed * state.own.width[arm]

@@ -235,8 +235,8 @@ class Discounted(Forgetful):
     >>> import zib
     >>> zib.mab.Discounted(zib.mab.ZIPosterior(sigma=1.0), half_life=500).label
     'ZI posterior, half-life 500'
-    >>> zib.mab.Discounted(half_life=500)
-    Discounted(spec=ZIAdaptive(), half_life=500.0, every=10)
+    >>> zib.mab.Discounted(half_life=500).label
+    'ZI adaptive, half-life 500'
     """
 
     half_life: float = real(low=1, default=REQUIRED, kw_only=False)

@@ -11,10 +11,10 @@ from typing import Any, Self, cast
 import numpy as np
 
 from zib.contextual import entry, policy
+from zib.contextual.adaptive import Adaptive
 from zib.contextual.by_category import part_of
 from zib.contextual.encoder import Encoder
 from zib.contextual.joint import JointUCB
-from zib.contextual.per_arm import Disjoint
 from zib.contextual.tally import new_tally
 from zib.core import kernel, saved, validate
 from zib.core.invariants import problem_in
@@ -45,8 +45,8 @@ class ContextualBandit(Merging, Served):
     ----------
     spec
         The policy, one of `zib.contextual` or your own. None: `zib.contextual.JointUCB`, which has
-        to be told nothing; with `arms` a model of its own for each of them
-        (`zib.contextual.Disjoint`).
+        to be told nothing; with `arms` models of their own for each of them
+        (`zib.contextual.Adaptive`), which learn how much the features matter.
     n_features
         Number of features per action or user; or a pair (d, q), of the magnitude part and of the
         occurrence part.
@@ -145,7 +145,7 @@ class ContextualBandit(Merging, Served):
     ) -> None:
         labels = None if arms is None else validate.labels("arms", arms)
         if spec is None:
-            spec = JointUCB() if labels is None else Disjoint(spec=JointUCB(), n_arms=len(labels))
+            spec = JointUCB() if labels is None else Adaptive(n_arms=len(labels))
         if type(spec) in kernel.REGISTRY:
             raise InvalidTypeError(
                 f"`spec` must be a contextual policy; {type(spec).__name__} is a policy without "

@@ -95,7 +95,7 @@ class PendingArms(ServedArms):
         ...         orders = sorted([*orders, (now + 7.0 * rng.beta(1, 3), arm, now, 20.0)])
         >>> decided = sum(bandit.pulls.values()) + sum(bandit.pending.values())
         >>> print(bandit.pulls, f"{decided:.0f} of 3000 decisions have an outcome")
-        {'A': 14, 'B': 371} 2746 of 3000 decisions have an outcome
+        {'A': 15, 'B': 372} 2741 of 3000 decisions have an outcome
         """
         self._need_sums("set_pending")
         if isinstance(zeros, PendingEstimate):

@@ -419,13 +419,15 @@ def impossible_states_are_refused(spec: Any, d: int = D, q: int = Q, rounds: int
     raise AssertionError("a saved state that holds NaN must be refused")
 
 
-def _spoil(data: Any) -> None:
-    """Put NaN in place of the first number of a saved state."""
-    inside = next(iter(data)) if isinstance(data, dict) else 0
-    if isinstance(data[inside], dict | list):
-        _spoil(data[inside])
-    else:
-        data[inside] = "nan"
+def _spoil(data: Any) -> bool:
+    """Put NaN in place of the first number of a saved state; False if it holds none."""
+    for inside in data if isinstance(data, dict) else range(len(data)):
+        if not isinstance(data[inside], dict | list):
+            data[inside] = "nan"
+            return True
+        if _spoil(data[inside]):
+            return True
+    return False
 
 
 _CHECKS = (

@@ -1,0 +1,389 @@
+"""`Adaptive`: which part depends on the features, and how much, is learned from the rewards."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from zib.contextual import evidence
+from zib.contextual.evidence import BORROWED, FIRST_FIT, MOST_SCALES, Group, Prior, describe
+from zib.contextual.fit import learn
+from zib.contextual.links import derivative, inverse, value
+from zib.contextual.models import (
+    BERNOULLI,
+    GLM,
+    LeastSquares,
+    MedianOfMeans,
+    new_magnitude,
+    new_model,
+    noise,
+    variances,
+)
+from zib.contextual.per_arm import copy_arms
+from zib.contextual.policy import (
+    COVARIANCE,
+    ETA,
+    ETA_VARIANCE,
+    KEPT,
+    LINK,
+    MAGNITUDE,
+    ZETA,
+    ZETA_VARIANCE,
+    Clock,
+    new_clock,
+    register_policy,
+)
+from zib.core import kernel
+from zib.core import validate as check
+from zib.core.registry import borrowing
+from zib.core.spec import Spec, derived, optional, positive, real, whole
+from zib.core.stacked import row_of, stacked
+from zib.core.state import ArmState, rearranged
+from zib.mab.adaptive import UNDECIDED, ZIAdaptive, draw_magnitude, surprise
+from zib.mab.sampling import is_stranger, strange_magnitude, typical_magnitude
+from zib.stats.design import linear_forms, quadratic_forms
+
+LARGEST = 1e100  # beyond it products overflow; no reward is larger
+NEGLIGIBLE = 0.01  # a weight that is taken for 0
+UNTRIED = 1e300  # score of an arm that was never played
+OCCURRENCE_SCALES = 5  # up to 4: what a link does beyond that is hardly to be told from a step
+# Prior precisions of intercepts: arms differ by 2 in the linear predictor of the occurrence, and by
+# three standard deviations of the noise in the magnitude.
+OCCURRENCE_INTERCEPT, MAGNITUDE_INTERCEPT = 0.25, 0.1
+
+
+class Adaptive(Spec):
+    """A model per arm that uses the features as far as the rewards say that they matter.
+
+    Occurrence and magnitude are asked separately whether they depend on the features, and how much.
+    Where they do not, the policy is close to `zib.mab.ZIAdaptive`, which does not look at features;
+    where they do, to `JointUCB` with a prior of the right width. It is the default of
+    `zib.ContextualBandit` with `arms`.
+
+    Parameters
+    ----------
+    n_arms
+        Number of arms (≥ 1). Actions say which arm they belong to; by default row k is arm k.
+    sigma
+        Standard deviation of the noise of non-zero rewards; None (default) estimates it.
+    link
+        Link h of the occurrence, by name or as a registered link.
+    magnitude
+        Model of the non-zero rewards where they depend on features: ``"ridge"`` (default),
+        ``"huber"``, `Ridge`, `LeastSquares` or `Huber`.
+    doubt
+        Prior probability, in (0, 1), that a part does not depend on the features.
+    scale
+        Factor of the width of indices; 0 plays the largest estimate.
+    memory
+        Observations kept for refitting (≥ 256) by every arm; older ones are summarised.
+
+    Notes
+    -----
+    Each part has two models of every arm: without features, the posterior that `ZIAdaptive` learns,
+    and with them, one of `JointUCB`. The prior of its coefficients is learned from all arms (see
+    `zib.contextual.evidence`): intercepts apart from the rest, in units of what each feature varies
+    by, so that the units do not matter. So is the probability that the features matter. Each is
+    learned anew when the number of observations has grown by a fifth.
+
+    For a decision p is the average, with these probabilities, of h(w'θ̂) and of a draw from the
+    posterior without features; mu likewise. As in `JointUCB` the index of an arm is p·mu +
+    scale·√(log(1 + t))·√(p²·V_mu + mu²·V_p + V_mu·V_p), where V are the variances of what the
+    models with features contribute. A probability below 0.01 or above 0.99 counts as 0 or 1. There
+    is no theorem. Include a 1 in the features: without an intercept all features together have to
+    explain that rewards are rare, and they will look as if they did.
+
+    Examples
+    --------
+    Whether anything is bought depends on the first of four features, how much does not:
+
+    >>> import numpy as np
+    >>> import zib
+    >>> bandit = zib.ContextualBandit(arms=["red", "blue"], n_features=5, seed=1)
+    >>> bandit.spec
+    Adaptive(n_arms=2, sigma=None, link='logit', magnitude='ridge', doubt=0.2, scale=1.0,
+             memory=4096)
+    >>> rng = np.random.default_rng(0)
+    >>> for _ in range(600):
+    ...     user = np.append(1.0, rng.normal(size=4))
+    ...     colour = bandit.select(user)
+    ...     buys = rng.random() < 1.0 / (1.0 + np.exp(-user[1]))
+    ...     bandit.update(colour, rng.normal(3.0, 1.0) if buys else 0.0, user)
+    >>> bool(bandit.state.occurrence.weight[0] > 0.99)
+    True
+    >>> bool(bandit.state.magnitude.weight[0] < 0.8)
+    True
+    """
+
+    n_arms: int = whole(low=1)
+    sigma: float | None = optional(positive(), default=None)
+    link: Any = LINK
+    magnitude: Any = MAGNITUDE
+    doubt: float = real(low=0, high=1, closed="neither", default=0.2)
+    scale: float = real(low=0, default=1.0)
+    memory: int = KEPT
+    plain: Any = derived(lambda fields: ZIAdaptive())  # what plays where features do not matter
+    own_models: ClassVar[bool] = True
+    label = "Adaptive"
+    looks = {"Adaptive": "#117733 * heavy"}
+
+    def check(self) -> None:
+        """Refuse estimates that are no posterior mode, or several of them."""
+        printed = isinstance(self.magnitude, LeastSquares) and self.magnitude.solves_printed
+        if printed or isinstance(self.magnitude, MedianOfMeans):
+            raise check.InvalidParameterError(
+                "`magnitude` must be a model with one posterior; got "
+                f"{check.shown(self.parameters()['magnitude'])}"
+            )
+
+
+class ArmModels(NamedTuple):
+    """The models of the arms that use features, with their priors; the arm is the first index."""
+
+    occurrence: Any
+    magnitude: Any
+    occurrence_prior: Prior
+    magnitude_prior: Prior
+
+
+class State(NamedTuple):
+    """Models with features and without, and what all arms say about the features."""
+
+    arms: ArmModels
+    plain: ArmState
+    occurrence: Group
+    magnitude: Group
+    clock: Clock
+
+    def with_arms(self, fresh: State, sources: Sequence[int]) -> State:
+        """Return the state of other arms: for each the arm it was, or −1 if it is new."""
+        copy_arms(self.arms, fresh.arms, np.asarray(sources, dtype=np.int64), 0)
+        plain = rearranged(self.plain, fresh.plain, sources)
+        kernel.refresh_all(ZIAdaptive(), plain)
+        groups = copy.deepcopy((self.occurrence, self.magnitude))
+        for group in groups:  # new arms get their priors with the next reward
+            group.next_fit[0] = max(group.seen[0], FIRST_FIT)
+        return State(fresh.arms, plain, *groups, copy.deepcopy(self.clock))
+
+
+def _init(spec: Adaptive, d: int, q: int) -> State:
+    size: dict[str, Any] = {"ridge": 1.0, "bound": math.inf, "memory": spec.memory}
+    one = ArmModels(
+        new_model(q, **size),
+        new_magnitude(spec.magnitude, d, **size, plain=False, samples=False),
+        Prior.new({"dim": q}),
+        Prior.new({"dim": d}),
+    )
+    return State(
+        stacked(one, spec.n_arms),
+        kernel.lookup(spec.plain).init(spec.plain, spec.n_arms),
+        Group.new({"dim": q}),
+        Group.new({"dim": d}),
+        new_clock(),
+    )
+
+
+# --------------------------------------------------------------------------------------- learning
+
+
+@borrowing
+def _own_noise(spec: Any, state: Any, arm: int) -> float:
+    """Return the variance of the noise of an arm, as its own residuals say."""
+    sigma = noise(spec.magnitude, spec.sigma, row_of(state.arms.magnitude, arm))
+    return min(max(sigma * sigma, 1e-200), LARGEST * LARGEST)
+
+
+@borrowing
+def _noise(spec: Any, state: Any, arm: int) -> float:
+    """Return the variance of the noise of an arm: its own, and that of all arms for a few more."""
+    n = state.plain.nonzero[arm]
+    pooled = state.magnitude.noise[0]
+    return float((n * _own_noise(spec, state, arm) + BORROWED * pooled) / (n + BORROWED))
+
+
+@borrowing
+def _is_open(link: Any) -> bool:
+    """Whether a link takes any mean, as the identity does."""
+    return bool(value(link, -1.0) == -1.0)
+
+
+@borrowing
+def _fit_occurrence(spec: Any, state: Any) -> None:
+    paid, rounds = 1.0, 2.0
+    for k in range(spec.n_arms):
+        paid += state.plain.nonzero[k]
+        rounds += state.plain.pulls[k]
+    evidence.fit(
+        GLM(spec.link, BERNOULLI),
+        state.arms.occurrence,
+        state.arms.occurrence_prior,
+        state.occurrence,
+        spec.doubt,
+        OCCURRENCE_SCALES,
+        OCCURRENCE_INTERCEPT,
+        inverse(spec.link, min(paid / rounds, 0.999)),
+        1.0,
+    )
+
+
+@borrowing
+def _fit_magnitude(spec: Any, state: Any) -> None:
+    paid, total, noise_total, spread, free = 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(spec.n_arms):
+        paid += state.plain.nonzero[k]
+        total += state.plain.total[k]
+        noise_total += state.plain.nonzero[k] * _own_noise(spec, state, k)
+        spread += state.plain.spread[k]
+        free += max(state.plain.nonzero[k] - 1.0, 0.0)
+    if paid == 0.0:
+        return
+    state.magnitude.noise[0] = noise_total / paid
+    state.magnitude.scatter[0] = spread / max(free, 1.0)
+    evidence.fit(
+        spec.magnitude,
+        state.arms.magnitude,
+        state.arms.magnitude_prior,
+        state.magnitude,
+        spec.doubt,
+        MOST_SCALES,
+        MAGNITUDE_INTERCEPT,
+        total / paid if _is_open(spec.magnitude.link) else 0.0,
+        spec.sigma * spec.sigma,
+    )
+
+
+@borrowing
+def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
+    state.clock.rounds[0] += 1.0
+    paid = 1.0 if reward != 0.0 else 0.0
+    kernel.update(spec.plain, state.plain, arm, reward)
+    learn(GLM(spec.link, BERNOULLI), row_of(state.arms.occurrence, arm), w, paid)
+    if describe(state.occurrence, w):
+        _fit_occurrence(spec, state)
+    if paid > 0.0:
+        learn(spec.magnitude, row_of(state.arms.magnitude, arm), z, reward)
+        if describe(state.magnitude, z):
+            _fit_magnitude(spec, state)
+
+
+# --------------------------------------------------------------------------------------- deciding
+
+
+@borrowing
+def _drawn_probability(plain: Any, arm: int, rng: Any) -> float:
+    """Draw how often an arm pays, whatever the features; as `ZIAdaptive` does."""
+    paid = plain.nonzero[arm]
+    return float(rng.beta(plain.own.alpha[0] + paid, plain.own.beta[0] + plain.pulls[arm] - paid))
+
+
+@borrowing
+def _drawn_magnitude(plain: Any, arm: int, top: float, typical: float, rng: Any) -> float:
+    """Draw how much an arm pays, whatever the features; as `ZIAdaptive` does."""
+    paid, family = plain.nonzero[arm], plain.own.family[0]
+    if family == UNDECIDED:
+        if paid > 0.0:
+            return float(plain.total[arm] / paid)
+        return top if top > 0.0 else 1.0
+    if paid > 0.0 and is_stranger(plain, paid, rng):
+        return float(strange_magnitude(plain.total[arm] / paid, typical, rng))
+    drawn: float = draw_magnitude(plain, arm, family, 1.0, rng)
+    return drawn if paid > 0.0 else drawn * surprise(plain.pulls.size, rng)
+
+
+@borrowing
+def _predict(spec: Any, state: Any, arm: int, z: Any, w: Any, k: int, work: Any) -> None:
+    """Write both linear predictors of column k and their variances into work[:4, 0]."""
+    occurrence = row_of(state.arms.occurrence, arm)
+    linear_forms(occurrence.coef, w[:, k : k + 1], work[ETA, :1])
+    quadratic_forms(occurrence.curvature.inverse, w[:, k : k + 1], work[5], work[ETA_VARIANCE, :1])
+    magnitude = row_of(state.arms.magnitude, arm)
+    linear_forms(magnitude.coef, z[:, k : k + 1], work[ZETA, :1])
+    variances(spec.magnitude, magnitude, z[:, k : k + 1], work[5], work[ZETA_VARIANCE, :1])
+    work[ZETA_VARIANCE, 0] *= _noise(spec, state, arm)
+
+
+@borrowing
+def _rounded(weight: float) -> float:
+    """Return a weight, or the model that is as good as certain, which saves computing the other."""
+    if weight < NEGLIGIBLE:
+        return 0.0
+    return 1.0 if weight > 1.0 - NEGLIGIBLE else weight
+
+
+@borrowing
+def _scores(
+    spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
+) -> None:
+    plain = state.plain
+    by_eta = _rounded(state.occurrence.weight[0])
+    by_zeta = _rounded(state.magnitude.weight[0])
+    width = spec.scale * math.sqrt(math.log1p(state.clock.rounds[0]))
+    top = 0.0
+    for k in range(plain.pulls.size):
+        if plain.nonzero[k] > 0.0:
+            top = max(top, plain.total[k] / plain.nonzero[k])
+    typical = typical_magnitude(plain)
+    for k in range(out.size):
+        arm = arms[k]
+        if plain.pulls[arm] == 0.0:
+            out[k] = UNTRIED
+            continue
+        if by_eta > 0.0 or by_zeta > 0.0:
+            _predict(spec, state, arm, z, w, k, work)
+        prob, var_p, mu, var_mu = 0.0, 0.0, 0.0, 0.0
+        if by_eta > 0.0:
+            prob = by_eta * min(value(spec.link, work[ETA, 0]), 1.0)
+            slope = by_eta * derivative(spec.link, work[ETA, 0])
+            var_p = slope * slope * work[ETA_VARIANCE, 0]
+        if by_eta < 1.0:
+            prob += (1.0 - by_eta) * _drawn_probability(plain, arm, rng)
+        if by_zeta > 0.0:
+            mean = value(spec.magnitude.link, work[ZETA, 0])
+            mu = by_zeta * min(max(mean, -LARGEST), LARGEST)
+            slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, 0]), LARGEST)
+            var_mu = min(slope * slope * work[ZETA_VARIANCE, 0], LARGEST * LARGEST)
+        if by_zeta < 1.0:
+            mu += (1.0 - by_zeta) * _drawn_magnitude(plain, arm, top, typical, rng)
+        variance = prob * prob * var_mu + mu * mu * var_p + var_mu * var_p
+        out[k] = prob * mu + width * math.sqrt(variance)
+
+
+@borrowing
+def _mixed(weight: float, without: float, variance: float, out: Any, at: int, k: int) -> None:
+    """Replace mean and variance with features by those of the mixture with a law without them."""
+    mean = weight * out[at, k] + (1.0 - weight) * without
+    one, other = out[at, k] - mean, without - mean
+    out[at + 1, k] = weight * (out[at + 1, k] + one * one) + (1.0 - weight) * (
+        variance + other * other
+    )
+    out[at, k] = mean
+
+
+@borrowing
+def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: Any) -> None:
+    plain = state.plain
+    for k in range(out.shape[1]):
+        arm = arms[k]
+        _predict(spec, state, arm, z, w, k, work)
+        for row in range(4):
+            out[row, k] = work[row, 0]
+        out[COVARIANCE, k] = 0.0
+        rounds, paid = plain.pulls[arm], plain.nonzero[arm]
+        prob = (paid + 0.5) / (rounds + 1.0)
+        eta = inverse(spec.link, prob)
+        slope = max(derivative(spec.link, eta), 1e-12)
+        variance = prob * (1.0 - prob) / (rounds + 2.0) / (slope * slope)
+        _mixed(state.occurrence.weight[0], eta, variance, out, ETA, k)
+        if paid > 0.0 and _is_open(spec.magnitude.link):
+            pooled = state.magnitude.noise[0]
+            variance = (plain.spread[arm] + BORROWED * pooled) / (paid - 1.0 + BORROWED) / paid
+            _mixed(state.magnitude.weight[0], plain.total[arm] / paid, variance, out, ZETA, k)
+
+
+register_policy(
+    Adaptive, init=_init, scores=_scores, update=_update, moments=_moments, randomized=True
+)

@@ -1,0 +1,302 @@
+"""How much the features matter, learned from the rewards of all arms together (empirical Bayes).
+
+Every arm has a model of its own, with a normal prior of its coefficients around zero. With a wide
+prior, twenty features that say nothing cost a policy several times the regret of one that does not
+look at them; with a narrow one, features that say much are learned slowly. So the width is learned,
+for all arms together, and with it whether there is anything to learn at all.
+
+The *scale* s of an arm is the standard deviation that the features, all together, give its linear
+predictor: a coefficient has the prior N(0, v·s²/(m·u)) with m features that vary, u the variance of
+the feature and v that of the noise (1 for the occurrence). With the Gaussian approximation of the
+posterior the log probability of the data of an arm is, up to a constant,
+
+    ½·(log|P| − log|A| + g'A⁻¹g/v),    A = P + H,
+
+where P holds the prior precisions, H is the curvature of the likelihood and g what the data say. An
+unknown v is integrated out, with a weak prior around the scatter s₀² of an arm's rewards: the last
+term is then −(n + ν)·log(y'y − g'A⁻¹g + ν·s₀²). That is computed on a grid of scales, and for no
+effect at all.
+
+Features that never vary are intercepts. They have a prior of their own, wide and around what is
+usual among the arms, and take no part in this.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from zib.contextual.models import settle
+from zib.core.registry import borrowing
+from zib.core.stacked import row_of
+from zib.core.state import Floats, Part, count, scalar, scratch, table
+from zib.stats.design import cholesky, dot, invert, multiply, solve_lower
+
+FIRST_FIT, GROWTH = 8.0, 1.2  # observations before the first fit, and from one to the next
+SMALLEST = 0.25  # of the scales; each of the others is twice the one before
+MOST_SCALES = 10
+BORROWED = 5.0  # rewards that the scatter of all arms counts for, beside those of an arm
+NO_EFFECT = 1e-8  # a scale that leaves nothing of the coefficients
+APART = 0.05  # how probable it is that the scale of an arm has nothing to do with those of others
+CLOSE = 1.1  # a scale or unit that changed by a smaller factor is left as it is
+NEAR = 0.1  # the same for the usual intercept, in standard deviations of the prior
+# A model starts with precisions of 1, and digits of what is much smaller are lost beside them.
+LEAST_PRECISION = 1e-9
+SMALLEST_INTERCEPT = 1e-3  # a constant that is not smaller is as good as a 1
+
+
+class Prior(Part):
+    """The normal prior of the coefficients of an arm's model, as it is in force."""
+
+    precision: Floats = table("dim", start=1.0, least=0.0)
+    mean: Floats = table("dim")
+    scale: Floats = scalar(start=SMALLEST, least=0.0)
+    evidence: Floats = scratch(MOST_SCALES + 1)
+
+
+class Group(Part):
+    """What is known about the features of one part, and about their coefficients in all arms."""
+
+    seen: Floats = count()
+    constant: Floats = table("dim", finite=False)  # the value a feature has always had, else inf
+    centre: Floats = table("dim")
+    squares: Floats = table("dim", least=0.0)  # Σ of squared distances from the centre
+    unit: Floats = table("dim", start=1.0, least=0.0)  # the variance of a feature, as it is in use
+    varying: Floats = scalar(start=1.0, least=1.0)  # how many features vary
+    usual: Floats = scalar()  # the linear predictor that is usual among arms
+    noise: Floats = scalar(start=1.0, least=0.0)  # the variance of the noise over all arms
+    scatter: Floats = scalar(least=0.0)  # the same without features: of an arm's rewards
+    weight: Floats = scalar(least=0.0, most=1.0)  # the probability that features matter
+    next_fit: Floats = scalar(start=FIRST_FIT, least=0.0)  # the number of observations it is due at
+    work: Floats = scratch(MOST_SCALES)
+
+
+@borrowing
+def describe(group: Any, x: Any) -> bool:
+    """Learn what the features look like; whether it is time for a fit."""
+    group.seen[0] += 1.0
+    n = group.seen[0]
+    for i in range(x.size):
+        if n <= 1.0:
+            group.constant[i] = x[i]
+        elif x[i] != group.constant[i]:
+            group.constant[i] = np.inf
+        apart = x[i] - group.centre[i]
+        group.centre[i] += apart / n
+        group.squares[i] = max(group.squares[i] + apart * (x[i] - group.centre[i]), 0.0)
+    return bool(n >= group.next_fit[0])
+
+
+@borrowing
+def _changed(new: float, old: float) -> bool:
+    return not old / CLOSE <= new <= old * CLOSE
+
+
+@borrowing
+def _renew_units(group: Any) -> bool:
+    """Look again at how much features vary; False if none does."""
+    varying = 0.0
+    for i in range(group.unit.size):
+        if group.constant[i] == np.inf:
+            varying += 1.0
+            unit = min(max(group.squares[i] / group.seen[0], 1e-90), 1e90)
+            if _changed(unit, group.unit[i]):
+                group.unit[i] = unit
+    group.varying[0] = max(varying, 1.0)
+    return varying > 0.0
+
+
+@borrowing
+def _precision(group: Any, i: int, scale: float, intercept: float) -> float:
+    """Return the prior precision of a coefficient; `intercept` is that of a feature of ones."""
+    size = group.constant[i]
+    if size == np.inf:
+        wanted = group.varying[0] * group.unit[i] / (scale * scale)
+    else:
+        wanted = intercept * size * size if abs(size) >= SMALLEST_INTERCEPT else 1.0
+    return float(min(max(wanted, LEAST_PRECISION), 1e100))
+
+
+@borrowing
+def _evidence(
+    model: Any, prior: Any, group: Any, scale: float, intercept: float, variance: float
+) -> float:
+    """Return the log probability of the data of an arm if its scale were this, but for a constant.
+
+    `model.work[1]` holds g. A `variance` that is not positive is not known.
+    """
+    gram, kept, solved = model.curvature, model.work[0], model.work[2]
+    data = model.work[1]
+    dim = model.coef.size
+    twice = 0.0
+    for i in range(dim):
+        kept[i] = gram.matrix[i, i]
+        wanted = _precision(group, i, scale, intercept)
+        gram.matrix[i, i] += wanted - prior.precision[i]
+        twice += math.log(wanted)
+        solved[i] = data[i]
+    regular = cholesky(gram.matrix, gram.factor)
+    for i in range(dim):
+        gram.matrix[i, i] = kept[i]
+    if not regular:
+        return np.nan
+    for i in range(dim):
+        twice -= 2.0 * math.log(gram.factor[i, i])
+    solve_lower(gram.factor, solved)
+    explained = dot(solved, solved)
+    if variance > 0.0:
+        return 0.5 * (twice + explained / variance)
+    rest = model.residual[0] + dot(data, model.coef) - explained + BORROWED * group.scatter[0]
+    return float(0.5 * (twice - (model.seen[0] + BORROWED) * math.log(max(rest, 1e-200))))
+
+
+@borrowing
+def _of_prior(prior: Any) -> float:
+    """Return m'Pm for the mean m and the precision P of a prior."""
+    total = 0.0
+    for i in range(prior.mean.size):
+        total += prior.precision[i] * prior.mean[i] * prior.mean[i]
+    return total
+
+
+@borrowing
+def _put(estimator: Any, model: Any, prior: Any, group: Any, intercept: float) -> None:
+    """Put the prior that an arm should have in force, and solve anew if it is another one."""
+    gram, data = model.curvature, model.work[1]
+    multiply(gram.matrix, model.coef, data)
+    before = dot(data, model.coef) - _of_prior(prior)
+    changed = False
+    first = True
+    for i in range(model.coef.size):
+        wanted = _precision(group, i, prior.scale[0], intercept)
+        size = group.constant[i]
+        mean = 0.0
+        if first and SMALLEST_INTERCEPT <= abs(size) < np.inf:
+            mean = group.usual[0] / size
+            first = False
+        if wanted != prior.precision[i] or mean != prior.mean[i]:
+            changed = True
+            more = wanted - prior.precision[i]
+            gram.matrix[i, i] += more
+            if model.anchor.size > 0:
+                model.anchor[i, i] += more
+            model.target[i] += wanted * mean - prior.precision[i] * prior.mean[i]
+            prior.precision[i] = wanted
+            prior.mean[i] = mean
+    if not changed:
+        return
+    if cholesky(gram.matrix, gram.factor):
+        invert(gram.factor, gram.inverse)
+        gram.since_rebuild[0] = 0.0
+    settle(estimator, model)
+    # the sum of squares that is left, as if this had been the prior from the beginning
+    multiply(gram.matrix, model.coef, data)
+    after = dot(data, model.coef) - _of_prior(prior)
+    model.residual[0] = max(model.residual[0] + before - after, 0.0)
+
+
+@borrowing
+def _share(j: int) -> float:
+    """Return how probable the j-th scale is before there are data, up to a factor."""
+    scale = SMALLEST * 2.0**j
+    return min(1.0, 1.0 / (scale * scale))
+
+
+@borrowing
+def _weigh(doubt: float, group: Any, priors: Any, scales: int) -> None:
+    """Learn the scale of every arm, and how probable it is that features matter.
+
+    Before its own data are looked at, the scale of an arm is as likely to be that of the others as
+    1 − `APART`; else nothing is known about it. So features that matter in one arm only are found
+    there, even if the other arms have all the data.
+    """
+    evidence, others = priors.evidence, group.work
+    n_arms = evidence.shape[0]
+    shares = 0.0
+    for j in range(scales):
+        shares += _share(j)
+    for k in range(n_arms):
+        none = evidence[k, scales]
+        for j in range(scales):
+            evidence[k, j] -= none
+            if not abs(evidence[k, j]) < 1e100:
+                evidence[k, j] = 0.0
+    log_odds = math.log((1.0 - doubt) / doubt)
+    for k in range(n_arms):
+        likeliest, own = -np.inf, -np.inf
+        for j in range(scales):
+            others[j] = math.log(_share(j))
+            for m in range(n_arms):
+                if m != k:
+                    others[j] += evidence[m, j]
+            likeliest = max(likeliest, others[j])
+            own = max(own, evidence[k, j])
+        total = 0.0
+        for j in range(scales):
+            others[j] = math.exp(others[j] - likeliest)
+            total += others[j]
+        mass, square = 0.0, 0.0
+        for j in range(scales):
+            likely = (1.0 - APART) * others[j] / total + APART * _share(j) / shares
+            likely *= math.exp(evidence[k, j] - own)
+            scale = SMALLEST * 2.0**j
+            mass += likely
+            square += likely * scale * scale
+        log_odds += own + math.log(mass)
+        scale = math.sqrt(square / mass)
+        if _changed(scale, priors.scale[k, 0]):
+            priors.scale[k, 0] = scale
+    group.weight[0] = 1.0 / (1.0 + math.exp(-min(max(log_odds, -700.0), 700.0)))
+
+
+@borrowing
+def fit(
+    estimator: Any,
+    models: Any,
+    priors: Any,
+    group: Any,
+    doubt: float,
+    scales: int,
+    intercept: float,
+    usual: float,
+    variance: float,
+) -> None:
+    """Learn from all arms how much the features matter, and put the priors in force.
+
+    Parameters
+    ----------
+    estimator, models, priors
+        Those of one part; models and priors with the arm as first index.
+    group
+        What is known about the part.
+    doubt
+        Prior probability that features do not matter.
+    scales
+        How many scales are tried.
+    intercept, usual
+        Prior precision of intercepts in units of the noise, and the linear predictor they are
+        around.
+    variance
+        Variance of the noise; not positive, or NaN, where it is not known.
+    """
+    n_arms = priors.scale.shape[0]
+    group.next_fit[0] = math.floor(GROWTH * group.seen[0]) + 1.0
+    away = usual - group.usual[0]
+    if away * away * intercept > NEAR * NEAR * group.noise[0]:
+        group.usual[0] = usual
+    varies = _renew_units(group)
+    for k in range(n_arms):
+        _put(estimator, row_of(models, k), row_of(priors, k), group, intercept)
+    if not varies:
+        return
+    for k in range(n_arms):
+        model, prior = row_of(models, k), row_of(priors, k)
+        multiply(model.curvature.matrix, model.coef, model.work[1])
+        for j in range(scales + 1):
+            scale = SMALLEST * 2.0**j if j < scales else NO_EFFECT
+            prior.evidence[j] = _evidence(model, prior, group, scale, intercept, variance)
+    _weigh(doubt, group, priors, scales)
+    for k in range(n_arms):
+        _put(estimator, row_of(models, k), row_of(priors, k), group, intercept)
