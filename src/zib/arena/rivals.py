@@ -250,6 +250,7 @@ def _drifting(world: World) -> list[Rival]:
     plain = m.ZIPosterior(sigma=sigma)
     return [
         Rival(DEFAULT, m.ZIAdaptive()),
+        Rival("ZI adaptive, watching", m.Watching()),
         Rival("ZI posterior", m.ZIPosterior()),
         Rival("ZI-IMED", m.ZIIMED()),
         Rival("ε-greedy", m.EpsilonGreedy(epsilon=0.05)),
@@ -266,6 +267,7 @@ def _contextual(world: World) -> list[Rival]:
     c, k = zib.contextual, world.n_arms
     found = [
         Rival(DEFAULT, zib.mab.ZIAdaptive()),
+        Rival("Adaptive", c.Adaptive(n_arms=k)),
         Rival("Laplace-TS", c.Disjoint(spec=c.LaplaceTS(), n_arms=k)),
         Rival("Laplace-TS learned", c.Disjoint(spec=c.LaplaceTS(prior="learned"), n_arms=k)),
         Rival("Joint-UCB", c.Disjoint(spec=c.JointUCB(), n_arms=k)),
@@ -305,7 +307,7 @@ def entered(label: str, entry: Entry, world: World) -> Rival | None:
         if not world.contextual:
             return None
         c = zib.contextual
-        if not isinstance(spec, (c.Disjoint, c.ByCategory)) and not is_interpreted(spec):
+        if not isinstance(spec, (c.Adaptive, c.Disjoint, c.ByCategory)) and not is_interpreted(spec):
             spec = c.Disjoint(spec=spec, n_arms=world.n_arms)
     return Rival(label, spec, str(getattr(entry, "told", "")))
 
