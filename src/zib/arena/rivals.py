@@ -307,7 +307,8 @@ def entered(label: str, entry: Entry, world: World) -> Rival | None:
         if not world.contextual:
             return None
         c = zib.contextual
-        if not isinstance(spec, (c.Adaptive, c.Disjoint, c.ByCategory)) and not is_interpreted(spec):
+        by_arm = (c.Adaptive, c.Disjoint, c.ByCategory)
+        if not isinstance(spec, by_arm) and not is_interpreted(spec):
             spec = c.Disjoint(spec=spec, n_arms=world.n_arms)
     return Rival(label, spec, str(getattr(entry, "told", "")))
 
