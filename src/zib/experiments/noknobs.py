@@ -189,7 +189,7 @@ class NoKnobs(Simulated):
         ax.set_yticks(range(len(found)), [panel.name for panel in found])
         ax.invert_yaxis()
         ax.set_xscale("log")
-        ticks = (0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, SHOWN)
+        ticks = (0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, SHOWN)
         ax.set_xticks(ticks, [*(f"{t:g}" for t in ticks[:-1]), f"≥ {SHOWN:g}"])
         ax.set_xticks([], minor=True)
         ax.set_xlabel("final regret / ZI adaptive")
