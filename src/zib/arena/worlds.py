@@ -22,13 +22,12 @@ from zib.core import validate as check
 from zib.core.rng import Role, stream
 from zib.core.validate import InvalidParameterError
 from zib.env import MAB, PAPER_PROBS, Batched, DriftingMAB, RandomMAB
-from zib.env.mab import FAMILIES
+from zib.env.mab import FAMILIES, TITLES
 from zib.logs.folder import KL_FILE, KZ_FILE, data_files
 
 LONG, SHORT = 75_000, 10_000
 LONGEST = 1_000_000  # of the horizons one may ask for
 FIXED = 20260  # names the streams that the parameters of fixed worlds come from
-TITLES = {"gaussian": "Gaussian", "mixture": "Gaussian mixture", "exponential": "Exponential"}
 
 
 def worlds(kinds: Iterable[str] | str | None = None, *, horizon: int | None = None) -> list[World]:

@@ -74,15 +74,22 @@ class Group(Part):
 
 
 @borrowing
+def note_constants(constant: Any, x: Any, n: float) -> None:
+    """Keep the value of each feature that was the same in all `n` observations; else infinity."""
+    for i in range(x.size):
+        if n <= 1.0:
+            constant[i] = x[i]
+        elif x[i] != constant[i]:
+            constant[i] = np.inf
+
+
+@borrowing
 def describe(group: Any, x: Any) -> bool:
     """Learn what the features look like; whether it is time for a fit."""
     group.seen[0] += 1.0
     n = group.seen[0]
+    note_constants(group.constant, x, n)
     for i in range(x.size):
-        if n <= 1.0:
-            group.constant[i] = x[i]
-        elif x[i] != group.constant[i]:
-            group.constant[i] = np.inf
         apart = x[i] - group.centre[i]
         group.centre[i] += apart / n
         group.squares[i] = max(group.squares[i] + apart * (x[i] - group.centre[i]), 0.0)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zib.contextual.evidence import note_constants
 from zib.contextual.links import derivative, value
 from zib.contextual.models import BERNOULLI, GLM, LeastSquares, MedianOfMeans, noise, settle
 from zib.contextual.policy import (
@@ -299,11 +300,7 @@ def _learn_scale(
     `variance` is that of the noise.
     """
     count = model.seen[0]
-    for i in range(x.size):
-        if count <= 1.0:
-            scale.constant[i] = x[i]
-        elif x[i] != scale.constant[i]:
-            scale.constant[i] = np.inf
+    note_constants(scale.constant, x, count)
     if count < scale.next_fit[0]:
         return
     scale.next_fit[0] = math.floor(GROWTH * count) + 1.0

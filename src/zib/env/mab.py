@@ -30,6 +30,7 @@ from zib.env.registry import (
 
 Family = Literal["gaussian", "mixture", "exponential"]
 FAMILIES: tuple[Family, ...] = ("gaussian", "mixture", "exponential")
+TITLES = {"gaussian": "Gaussian", "mixture": "Gaussian mixture", "exponential": "Exponential"}
 PAPER_PROBS: dict[str, tuple[float, float]] = {
     "p10": (0.10, 0.15),
     "p15": (0.15, 0.20),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from zib.env.mab import TITLES as TITLES
 from zib.experiments.judge import growth
 from zib.experiments.record import Table
 from zib.report import Panel, regret_figure, regret_frame
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from zib.experiments.harness import Played
 
 COLUMNS = 3
-TITLES = {"gaussian": "Gaussian", "mixture": "Gaussian mixture", "exponential": "Exponential"}
 
 
 class Drawn(NamedTuple):

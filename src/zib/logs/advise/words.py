@@ -607,7 +607,7 @@ def magnitude_words(log_odds: float) -> str:
     return (
         "The log does not show that arms differ in what they pay when they pay (Bayes factor "
         f"{odds} {lean}). If you know from your business that they do not, {share} learns from "
-        "how often they pay alone: about 0.7 times the regret of the default where that is true, "
+        "how often they pay alone: 0.7 to 0.9 times the regret of the default where that is true, "
         "several times as much where it is not."
     )
 
