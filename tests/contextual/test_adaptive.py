@@ -229,6 +229,10 @@ def test_rewards_are_revised_and_merged_as_if_they_had_been_right() -> None:
 def test_predictions_are_mixtures_with_what_is_known_without_features() -> None:
     with interpreted():
         bandit = played(300)
+        rng = np.random.default_rng(3)
+        for arm in ("a", "b"):  # enough of both that their own scatter decides
+            for _ in range(100):
+                bandit.update(arm, float(rng.normal(3.0, 1.0)), [1.0, *rng.normal(size=2)])
         for group in (bandit._state.occurrence, bandit._state.magnitude):
             group.weight[0] = 0.0
         alike = [bandit.predict([1.0, a, b]) for a, b in ((0.0, 0.0), (3.0, -3.0))]

@@ -153,7 +153,7 @@ def test_limits_hold_for_any_number_of_arms():
 def test_a_new_arm_gets_no_more_than_it_may():
     found = statistics([[1.0] * 50, [1.0] * 60, []], [400, 400, 0])
     model = model_of(found, configured(ZIAdaptive(), largest_share=0.4))
-    assert model.allocation((0, 1, 2)).shares[2] == pytest.approx(0.4)
+    assert model.allocation((0, 1, 2)).shares[2] == pytest.approx(0.4, abs=0.001)
     assert model.allocation((2,)).shares == [1.0]
     assert all(model.draw(f"k{n}", (0, 1)).arm != 2 for n in range(100))
 

@@ -14,7 +14,7 @@ from zib.arena.world import World
 from zib.core.rng import Role, stream
 from zib.env import Exponential, Gamma, LogNormal
 
-DEFAULT = "ZI adaptive"
+DEFAULT = "ZI adaptive"  # what plays where no policy is given; with features its contextual kin
 YARDSTICK = "Normal TS (told sd)"
 INSTANCES = 100  # of a world that is redrawn: what is told is their average, or the worst of them
 ROUNDS = 4_000  # of a world that changes, or with features, that the same is taken from
@@ -266,8 +266,8 @@ def _drifting(world: World) -> list[Rival]:
 def _contextual(world: World) -> list[Rival]:
     c, k = zib.contextual, world.n_arms
     found = [
-        Rival(DEFAULT, zib.mab.ZIAdaptive()),
-        Rival("Adaptive", c.Adaptive(n_arms=k)),
+        Rival(DEFAULT, c.Adaptive(n_arms=k)),
+        Rival("ZI adaptive, without features", zib.mab.ZIAdaptive()),
         Rival("Laplace-TS", c.Disjoint(spec=c.LaplaceTS(), n_arms=k)),
         Rival("Laplace-TS learned", c.Disjoint(spec=c.LaplaceTS(prior="learned"), n_arms=k)),
         Rival("Joint-UCB", c.Disjoint(spec=c.JointUCB(), n_arms=k)),

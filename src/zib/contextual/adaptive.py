@@ -43,8 +43,16 @@ from zib.core.registry import borrowing
 from zib.core.spec import Spec, derived, optional, positive, real, whole
 from zib.core.stacked import row_of, stacked
 from zib.core.state import ArmState, rearranged
-from zib.mab.adaptive import UNDECIDED, ZIAdaptive, draw_magnitude, surprise
-from zib.mab.sampling import is_stranger, strange_magnitude, typical_magnitude
+from zib.mab.adaptive import (
+    STRANGERS,
+    ZIAdaptive,
+    draw_magnitude,
+    in_common,
+    score,
+    surprise,
+)
+from zib.mab.pooled import UNDECIDED
+from zib.mab.sampling import is_stranger, strange_magnitude
 from zib.stats.design import linear_forms, quadratic_forms
 
 LARGEST = 1e100  # beyond it products overflow; no reward is larger
@@ -91,11 +99,14 @@ class Adaptive(Spec):
     learned anew when the number of observations has grown by a fifth.
 
     For a decision p is the average, with these probabilities, of h(w'θ̂) and of a draw from the
-    posterior without features; mu likewise. As in `JointUCB` the index of an arm is p·mu +
-    scale·√(log(1 + t))·√(p²·V_mu + mu²·V_p + V_mu·V_p), where V are the variances of what the
-    models with features contribute. A probability below 0.01 or above 0.99 counts as 0 or 1. There
-    is no theorem. Include a 1 in the features: without an intercept all features together have to
-    explain that rewards are rare, and they will look as if they did.
+    posterior without features; mu likewise. The index of an arm is p·mu + scale·√(2·ℓ·V) with
+    V = p²·V_mu + mu²·V_p + V_mu·V_p, where V_mu and V_p are the variances of what the models with
+    features contribute. As in `ZIAdaptive` ℓ = log(1 + t/(n·K)) after t rounds with K arms; here n
+    is the variance of one reward over V, as many rewards as would make an arm without features
+    known as well. Where neither part depends on the features, arms have the scores of `ZIAdaptive`.
+    A probability below 0.01 or above 0.99 counts as 0 or 1. There is no theorem. Include a 1 in the
+    features: without an intercept all features together have to explain that rewards are rare, and
+    they will look as if they did.
 
     Examples
     --------
@@ -281,16 +292,17 @@ def _drawn_probability(plain: Any, arm: int, rng: Any) -> float:
 
 
 @borrowing
-def _drawn_magnitude(plain: Any, arm: int, top: float, typical: float, rng: Any) -> float:
+def _drawn_magnitude(plain: Any, arm: int, common: Any, rng: Any) -> float:
     """Draw how much an arm pays, whatever the features; as `ZIAdaptive` does."""
+    _, top, typical, _ = common
     paid, family = plain.nonzero[arm], plain.own.family[0]
     if family == UNDECIDED:
         if paid > 0.0:
             return float(plain.total[arm] / paid)
         return top if top > 0.0 else 1.0
-    if paid > 0.0 and is_stranger(plain, paid, rng):
+    if paid > 0.0 and is_stranger(plain, paid, STRANGERS, rng):
         return float(strange_magnitude(plain.total[arm] / paid, typical, rng))
-    drawn: float = draw_magnitude(plain, arm, family, 1.0, rng)
+    drawn: float = draw_magnitude(plain, arm, family, rng)
     return drawn if paid > 0.0 else drawn * surprise(plain.pulls.size, rng)
 
 
@@ -321,19 +333,17 @@ def _scores(
     plain = state.plain
     by_eta = _rounded(state.occurrence.weight[0])
     by_zeta = _rounded(state.magnitude.weight[0])
-    width = spec.scale * math.sqrt(math.log1p(state.clock.rounds[0]))
-    top = 0.0
-    for k in range(plain.pulls.size):
-        if plain.nonzero[k] > 0.0:
-            top = max(top, plain.total[k] / plain.nonzero[k])
-    typical = typical_magnitude(plain)
+    common = in_common(spec.plain, plain)
+    rounds_per_arm = state.clock.rounds[0] / spec.n_arms
     for k in range(out.size):
         arm = arms[k]
         if plain.pulls[arm] == 0.0:
             out[k] = UNTRIED
             continue
-        if by_eta > 0.0 or by_zeta > 0.0:
-            _predict(spec, state, arm, z, w, k, work)
+        if by_eta == 0.0 and by_zeta == 0.0:
+            out[k] = score(spec.plain, plain, arm, common, rng)
+            continue
+        _predict(spec, state, arm, z, w, k, work)
         prob, var_p, mu, var_mu = 0.0, 0.0, 0.0, 0.0
         if by_eta > 0.0:
             prob = by_eta * min(value(spec.link, work[ETA, 0]), 1.0)
@@ -347,9 +357,11 @@ def _scores(
             slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, 0]), LARGEST)
             var_mu = min(slope * slope * work[ZETA_VARIANCE, 0], LARGEST * LARGEST)
         if by_zeta < 1.0:
-            mu += (1.0 - by_zeta) * _drawn_magnitude(plain, arm, top, typical, rng)
+            mu += (1.0 - by_zeta) * _drawn_magnitude(plain, arm, common, rng)
         variance = prob * prob * var_mu + mu * mu * var_p + var_mu * var_p
-        out[k] = prob * mu + width * math.sqrt(variance)
+        of_one_reward = mu * mu * prob * (1.0 - prob) + prob * _noise(spec, state, arm)
+        level = math.log1p(rounds_per_arm * variance / max(of_one_reward, 1e-300))
+        out[k] = prob * mu + spec.scale * math.sqrt(2.0 * level * variance)
 
 
 @borrowing

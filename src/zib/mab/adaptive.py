@@ -1,22 +1,11 @@
 """The policy without a single knob: posterior sampling whose family and priors are learned.
 
-Three questions are answered from the rewards of all arms, again and again as rounds go by:
-
-- **Which family?** A Gaussian one, unless no reward is negative and a log-normal law is more likely
-  than both a Gaussian and a gamma law.
-- **How alike are the arms?** Their probabilities (a Beta prior), their magnitudes (a normal prior
-  of the mean or of its logarithm), and how much their rewards scatter (a scaled F law of the arms'
-  variances, whose degrees of freedom say how far an arm may trust the others' scatter).
-- **Can the log-normal be trusted?** Its estimate of a mean is far better than the average where it
-  is right, and wrong for ever where it is not. What the averages say about it is learned as well:
-  every arm's logarithmic gap between the two is a draw of a common normal law, and never of one
-  narrower than two per cent. An arm whose own gap is significant is judged by its average at once,
-  whatever the others say. So in the end every arm is judged by its average, in every family.
-
-Plain posterior sampling explores more than a finite number of rounds pays for. Three things are
-therefore different here. An arm counts for at least what it is expected to pay: draws only ever
-raise it. Draws of an arm that has paid many times are narrower than its posterior. And where arms
-are many, draws are narrower and fewer, because the largest of many draws lies far out. What this
+What is learned from all arms, and the posterior of each, is in `zib.mab.pooled`; here is how they
+are played. Plain posterior sampling explores more than a finite number of rounds pays for, so two
+things are different here. An arm counts for at least what it is expected to pay: draws only ever
+raise it. And a draw raises it at most as far as exploring can pay for in the rounds to come (`most`
+below), as in the minimax optimal Thompson sampling of Jin et al. (2021): an arm that had its share
+of the rounds is hardly raised, and one that was neglected as far as its posterior goes. What this
 buys, and what it costs in unlucky runs, is measured in ``docs/default.md``.
 """
 
@@ -29,36 +18,24 @@ import numpy as np
 
 from zib.core.kernel import jitable, register
 from zib.core.spec import Spec, choice, number_or, real
-from zib.core.state import ArmState, Floats, new_state, per_arm, scalar
-from zib.mab.posterior import (
-    FEWEST_PAID,
-    MOST_PAID,
-    STEPS,
-    STEPS_FROM_SCRATCH,
-    LearnedPrior,
-    fit_probabilities,
-    next_fit,
-    shared_magnitude,
-    start,
+from zib.core.state import ArmState, new_state
+from zib.mab.pooled import (
+    CERTAIN,
+    GAUSSIAN,
+    SHARED,
+    UNDECIDED,
+    Learned,
+    learn_from_all,
+    posterior,
 )
+from zib.mab.posterior import STEPS, STEPS_FROM_SCRATCH, shared_magnitude, start
 from zib.mab.sampling import is_stranger, strange_magnitude, typical_magnitude
 from zib.stats.arms import observe
 
-SURPRISE = 1.5  # of all arms together, so that a thousand arms do not cost a thousand times as much
-UNDECIDED, GAUSSIAN, LOGNORMAL = range(3)
-LEAST_GAP = 0.02**2  # variance of the gap, at least
-FEWEST_FREE = 3.0  # below this many degrees of freedom arms are taken together
-GRID = 10  # candidates 3, 12, 48, ... for `borrowed`
-LEAST_PAID = 10.0  # rewards that a prior may always count for, however few arms there are
-ODD = 4.0  # squared standard errors from which on an arm is unlike the others
-NARROW = 0.75  # width of draws, over that of the posterior, of an arm that has paid MATURE times
-MATURE = 40.0
-FEW_ARMS = 10.0  # of more than these the largest draw is kept about as far out as of so many
-ENDING = 5.0  # how much sooner than an arm's own share of the rounds exploring it stops paying
-DRAWN = 20.0  # arms that are drawn in a round, on average, if there are more
-OWN, SHARED, LEARNED = range(3)
-CERTAIN = 1000.0  # degrees of freedom from which a variance is taken as known
-TWO_PI = 6.283185307179586
+# of all arms together, so that a thousand arms do not cost a thousand times as much:
+SURPRISES = 0.75  # how many that never paid may pay far more than the others
+STRANGERS = 1.25  # how many that paid a few times may scatter far more
+DRAWN = 20.0  # how many are drawn in a round, on average
 
 
 class ZIAdaptive(Spec):
@@ -77,24 +54,23 @@ class ZIAdaptive(Spec):
         average when they pay, because you know it; only how often they pay is learned. Where that
         is wrong the best arm may never be found.
     horizon
-        The number of rounds, if it is known: towards its end less is explored. After it, as if
-        unknown.
+        The number of rounds, if it is known: more is explored at first and less towards the end.
+        After it, as if unknown.
 
     Notes
     -----
     p̃ ~ Beta(α + B, β + n − B) with α and β learned across arms. The magnitude μ̃ is drawn from a
     normal law (of its logarithm, if the family is log-normal) around a compromise between the arm
-    and all arms, with the arm's variance a compromise as well. Both laws are narrowed: from their
-    full width for an arm that never paid to 0.75 of it for one that has paid 40 times, and with
-    K > 10 arms to √(log 10/log K) for all. The score is p̃·μ̃, or what the arm is expected to pay if
-    that is more; of K > 20 arms only about 20 are drawn in a round, the others count for what they
-    are expected to pay. With a known horizon T, draws of an arm with n of t pulls are narrowed by
-    a further √(log(1 + (T − t)/5n)/log(1 + t/n)) where that is below 1: what is learned about it
-    now can be used in T − t rounds only. An arm that never paid may pay far
-    more than the others: its magnitude is drawn from all arms and multiplied by a factor with a
-    heavy tail. An arm that has paid a few times may scatter far more than the others: now and then,
-    and the less often the more it has paid, it is drawn well above its average. Priors are learned
-    anew each time the number of rounds has grown by five per cent, at a cost of order K.
+    and all arms, with the arm's variance a compromise as well. The score is p̃·μ̃, or what the arm is
+    expected to pay if that is more; but never more than the largest p·μ whose distance from what
+    is expected, the sum of the divergences of both parts times what each part is known by, is
+    ℓ = log(1 + t/(n·K)) after t rounds with K arms and n pulls of this one; with a known horizon T,
+    log(1 + (T − t)/(n·K)). Of K > 20 arms only about 20 are drawn in a round, the others count for
+    what they are expected to pay. An arm that never paid may pay far more than the others: its
+    magnitude is multiplied by a factor with a heavy tail. An arm that has paid a few times may
+    scatter far more than the others: now and then, and the less often the more it has paid, it is
+    drawn well above its average. Priors are learned anew each time the number of rounds has grown
+    by five per cent, at a cost of order K.
 
     Examples
     --------
@@ -119,327 +95,13 @@ class ZIAdaptive(Spec):
         return "ZI adaptive" if how == "learned" else f"ZI adaptive {how}"
 
 
-class Learned(LearnedPrior):
-    """What `ZIAdaptive` learns; the prior of magnitudes is on the scale of the family."""
-
-    # sums over the rewards of an arm
-    log_total: Floats = per_arm(is_sum=True)
-    log_squares: Floats = per_arm(is_sum=True)
-    negative: Floats = per_arm(is_sum=True, whole=True, least=0.0)  # how many were negative
-    # the posterior of the magnitude (Gaussian) or of its logarithm
-    place: Floats = per_arm()
-    width: Floats = per_arm(least=0.0)
-    freedom: Floats = per_arm(least=0.0)
-    expected: Floats = per_arm()  # the magnitude in the middle of it
-    # from all arms together
-    family: Floats = scalar(whole=True, least=0.0, most=2.0)
-    pooled: Floats = scalar(least=0.0)  # variance pooled over arms, on the scale of the family
-    pooled_cv: Floats = scalar(least=0.0)  # squared coefficient of variation
-    borrowed: Floats = scalar(least=0.0)  # how many rewards the pooled variance counts for
-    gap: Floats = scalar()  # between average and log-normal mean: its centre over all arms, ...
-    gap_spread: Floats = scalar(least=0.0)  # ... and its variance
+# --------------------------------------------------------------------------------------- learning
 
 
 def _init(spec: ZIAdaptive, n_arms: int) -> ArmState:
     state = new_state(n_arms, own=Learned)
     start(state, 1.0, 1.0)
     return state
-
-
-# ----------------------------------------------------------------------------- an arm on its own
-
-
-@jitable
-def _log_spread(state: Any, arm: int) -> float:
-    """Return the centred sum of squares of the logarithms of an arm's rewards."""
-    squares = state.own.log_squares[arm]
-    total = state.own.log_total[arm]
-    out = squares - total * total / state.nonzero[arm]
-    return out if out > 1e-12 * squares else 0.0
-
-
-@jitable
-def _shrunk(spread: float, pooled: float, count: float, borrowed: float) -> float:
-    """Return the variance of one reward: the arm's own, and the pooled one for `borrowed` more."""
-    return (spread + borrowed * pooled) / (count - 1.0 + borrowed)
-
-
-@jitable
-def _relative_variance(state: Any, arm: int) -> float:
-    """Return the squared coefficient of variation of one reward."""
-    count = state.nonzero[arm]
-    mean = state.total[arm] / count
-    own = state.spread[arm] / (mean * mean)
-    return _shrunk(own, state.own.pooled_cv[0], count, state.own.borrowed[0])
-
-
-@jitable
-def _lognormal_place(state: Any, arm: int) -> tuple[float, float, float, float]:
-    """Return the log of the mean by the log-normal law, its variance, the gap to that of the
-    average, and the variance of the gap.
-
-    The estimate is efficient, so the variance of the gap is the difference of the two variances.
-    That of the average is what the law says or what is seen, whichever is larger: samples of a
-    skewed law look tamer than it is. For the same reason the logarithm of an average is too small.
-    """
-    count = state.nonzero[arm]
-    borrowed = state.own.borrowed[0]
-    v = _shrunk(_log_spread(state, arm), state.own.pooled[0], count, borrowed)
-    place = state.own.log_total[arm] / count + 0.5 * v
-    variance = v / count + 0.5 * v * v / (count - 1.0 + borrowed)
-    of_average = max(_relative_variance(state, arm), math.exp(min(v, 50.0)) - 1.0) / count
-    gap = math.log(state.total[arm] / count) + 0.5 * of_average - place
-    of_gap = max(of_average - variance, 0.1 * variance)
-    return place, variance, gap, of_gap
-
-
-@jitable
-def _place(state: Any, arm: int) -> tuple[float, float]:
-    """Return what the arm's own rewards say: magnitude (or its logarithm) and variance of that."""
-    count = state.nonzero[arm]
-    mean = state.total[arm] / count
-    if state.own.family[0] == GAUSSIAN:
-        own = _shrunk(state.spread[arm], state.own.pooled[0], count, state.own.borrowed[0])
-        return mean, own / count
-    place, variance, gap, of_gap = _lognormal_place(state, arm)
-    between = max(state.own.gap_spread[0], LEAST_GAP)
-    apart = (gap - state.own.gap[0]) ** 2
-    if apart > ODD * (of_gap + between):  # other arms say nothing about this one
-        between = apart
-    share = between / (between + of_gap)
-    return (
-        place + share * gap + (1.0 - share) * state.own.gap[0],
-        variance + share * of_gap,
-    )
-
-
-@jitable
-def posterior(spec: Any, state: Any, arm: int) -> None:
-    """Put together what the arm and what all arms say."""
-    place = state.own.centre[0]
-    variance = state.own.variance[0]
-    freedom = CERTAIN
-    if state.nonzero[arm] > 0.0:
-        own, noise = _place(state, arm)
-        if (own - place) ** 2 > ODD * (variance + noise):
-            variance = (own - place) ** 2
-        share = variance / (variance + noise) if variance + noise > 0.0 else 1.0
-        if spec.magnitudes == OWN:
-            share = 1.0
-        place = share * own + (1.0 - share) * place
-        variance = share * noise
-        freedom = state.nonzero[arm] - 1.0 + state.own.borrowed[0]
-    state.own.place[arm] = place
-    state.own.width[arm] = math.sqrt(variance)
-    state.own.freedom[arm] = freedom
-    is_log = state.own.family[0] == LOGNORMAL
-    state.own.expected[arm] = math.exp(min(place, 700.0)) if is_log else place
-
-
-# ------------------------------------------------------------------------------ all arms together
-
-
-@jitable
-def log_gamma(x: float) -> float:
-    """Return the logarithm of the gamma function for x > 0."""
-    shift = 1.0
-    while x < 8.0:
-        shift *= x
-        x += 1.0
-    f = 1.0 / (x * x)
-    series = (1.0 / 12 - f * (1.0 / 360 - f * (1.0 / 1260 - f / 1680))) / x
-    return (x - 0.5) * math.log(x) - x + 0.5 * math.log(TWO_PI) + series - math.log(shift)
-
-
-@jitable
-def _choose_family(state: Any, paid: float) -> int:
-    """Return the family to play with, and keep the variances pooled over arms.
-
-    The log-normal has to be more likely than a Gaussian and than a gamma law. For gamma rewards
-    averages are the best there is, and the Gaussian law of an average, with a scatter that does not
-    shrink with it, led to less regret in simulations than the exact posterior: an arm that looks
-    bad by bad luck is not also thought to be certainly bad.
-
-    Every arm has a mean of its own, all have one scatter. Where hardly any arm has paid twice,
-    arms are taken together: that overstates the scatter, which is the safe side.
-    """
-    free = 0.0
-    total = 0.0
-    negative = 0.0
-    for k in range(state.pulls.size):
-        total += state.total[k]
-        negative += state.own.negative[k]
-        if state.nonzero[k] > 1.0:
-            free += state.nonzero[k] - 1.0
-    apart = free < FEWEST_FREE
-    if apart:
-        free = paid - 1.0
-    grand = total / paid
-    positive = negative == 0.0
-    logs = 0.0
-    log_means = 0.0
-    spread = 0.0
-    relative = 0.0
-    log_spread = 0.0
-    for k in range(state.pulls.size):
-        count = state.nonzero[k]
-        if count > 0.0:
-            mean = state.total[k] / count
-            centre = grand if apart else mean
-            own = state.spread[k] + count * (mean - centre) * (mean - centre)
-            spread += own
-            if positive:
-                relative += own / (centre * centre)
-                logs += state.own.log_total[k]
-                log_means += count * math.log(centre)
-                log_spread += _log_spread(state, k)
-    if positive and apart:
-        for k in range(state.pulls.size):
-            count = state.nonzero[k]
-            if count > 0.0:
-                log_spread += count * (state.own.log_total[k] / count - logs / paid) ** 2
-    state.own.pooled[0] = spread / free
-    if not positive or spread <= 0.0 or log_spread <= 0.0:
-        return GAUSSIAN
-    state.own.pooled_cv[0] = relative / free
-    log_variance = log_spread / free
-    gaussian = -0.5 * paid * math.log(TWO_PI * spread / free) - 0.5 * free
-    lognormal = -0.5 * paid * math.log(TWO_PI * log_variance) - 0.5 * free - logs
-    s = max((log_means - logs) / free, 1e-9)
-    shape = (3.0 - s + math.sqrt((s - 3.0) * (s - 3.0) + 24.0 * s)) / (12.0 * s)
-    gamma = paid * (shape * math.log(shape) - log_gamma(shape) - shape)
-    gamma += (shape - 1.0) * logs - shape * log_means
-    if lognormal <= max(gaussian, gamma):
-        return GAUSSIAN
-    state.own.pooled[0] = log_variance
-    return LOGNORMAL
-
-
-@jitable
-def _own_spread(state: Any, arm: int) -> float:
-    """Return the centred sum of squares of an arm on the scale of the family."""
-    if state.own.family[0] == LOGNORMAL:
-        return _log_spread(state, arm)
-    return float(state.spread[arm])
-
-
-@jitable
-def _fit_scatter(state: Any) -> None:
-    """Choose how many rewards the pooled variance counts for: the likelihood of an F law.
-
-    Arms of the same scatter lead to a large number, arms that differ to a small one.
-    """
-    state.own.borrowed[0] = FEWEST_FREE
-    pooled = state.own.pooled[0]
-    if pooled <= 0.0:
-        return
-    best = -np.inf
-    borrowed = 3.0
-    for _ in range(GRID):
-        at = log_gamma(0.5 * borrowed)
-        likelihood = 0.0
-        for k in range(state.pulls.size):
-            count = state.nonzero[k]
-            if count > 1.0:
-                free = count - 1.0
-                ratio = max(_own_spread(state, k) / pooled, 1e-9) / borrowed
-                likelihood += log_gamma(0.5 * (free + borrowed)) - at
-                likelihood += 0.5 * free * math.log(ratio)
-                likelihood -= 0.5 * (free + borrowed) * math.log(1.0 + ratio)
-        if likelihood > best:
-            best = likelihood
-            state.own.borrowed[0] = borrowed
-        borrowed *= 4.0
-
-
-@jitable
-def _fit_gap(state: Any) -> None:
-    """Learn the law of the gaps by the moments of DerSimonian and Laird."""
-    weights = 0.0
-    squares = 0.0
-    total = 0.0
-    arms = 0.0
-    for k in range(state.pulls.size):
-        if state.nonzero[k] >= FEWEST_PAID:
-            _, _, gap, of_gap = _lognormal_place(state, k)
-            if of_gap > 0.0:
-                weights += 1.0 / of_gap
-                squares += 1.0 / (of_gap * of_gap)
-                total += gap / of_gap
-                arms += 1.0
-    state.own.gap[0] = 0.0
-    state.own.gap_spread[0] = 0.0
-    if arms == 0.0:
-        return
-    centre = total / weights
-    state.own.gap[0] = centre
-    excess = 1.0 - arms
-    for k in range(state.pulls.size):
-        if state.nonzero[k] >= FEWEST_PAID:
-            _, _, gap, of_gap = _lognormal_place(state, k)
-            if of_gap > 0.0:
-                excess += (gap - centre) * (gap - centre) / of_gap
-    rest = weights - squares / weights
-    if rest > 0.0:
-        state.own.gap_spread[0] = max(excess / rest, 0.0)
-
-
-@jitable
-def _fit_magnitudes(state: Any, steps: int) -> None:
-    """Learn the normal prior of the arms' magnitudes (or logarithms) by EM steps."""
-    centre = state.own.centre[0]
-    spread = state.own.variance[0]
-    noise_of_one = 0.0
-    for step in range(steps):
-        total = 0.0
-        squares = 0.0
-        arms = 0.0
-        noise_of_one = 0.0
-        for k in range(state.pulls.size):
-            if state.nonzero[k] > 0.0:
-                place, noise = _place(state, k)
-                share = 1.0
-                if step > 0 or spread > 0.0:
-                    share = spread / (spread + noise) if spread + noise > 0.0 else 1.0
-                guess = share * place + (1.0 - share) * centre
-                total += guess
-                squares += guess * guess + share * noise
-                noise_of_one += noise * state.nonzero[k]
-                arms += 1.0
-        centre = total / arms
-        spread = max(squares / arms - centre * centre, 0.0)
-        noise_of_one /= arms
-    state.own.centre[0] = centre
-    # at least as much doubt as `MOST_PAID` rewards leave, fewer if arms are few: a few that look
-    # alike do not prove that all are
-    state.own.variance[0] = max(spread, noise_of_one / min(MOST_PAID, max(LEAST_PAID, arms)))
-
-
-@jitable
-def learn_from_all(spec: Any, state: Any, steps: int) -> None:
-    """Answer the three questions from the statistics of all arms."""
-    state.own.next_fit[0] = next_fit(state)
-    paid = 0.0
-    for k in range(state.pulls.size):
-        paid += state.nonzero[k]
-    if paid < FEWEST_PAID:
-        state.own.family[0] = UNDECIDED
-        return
-    fit_probabilities(state, steps, min(MOST_PAID, max(LEAST_PAID, 2.0 * state.pulls.size)))
-    family = _choose_family(state, paid)
-    if family != state.own.family[0]:  # the prior was on another scale
-        state.own.family[0] = family
-        state.own.centre[0] = 0.0
-        state.own.variance[0] = 0.0
-    _fit_scatter(state)
-    if family == LOGNORMAL:
-        _fit_gap(state)
-    _fit_magnitudes(state, steps)
-    for k in range(state.pulls.size):
-        posterior(spec, state, k)
-
-
-# --------------------------------------------------------------------------------------- kernels
 
 
 @jitable
@@ -483,85 +145,137 @@ def _refresh(spec: Any, state: Any, arm: int) -> None:
     _refresh_all(spec, state)
 
 
-@jitable
-def widest_draw(n_arms: int) -> float:
-    """Return the width of draws over that of the posterior, of arms that never paid.
-
-    The largest of K normal draws lies about √(2 log K) standard deviations above the mean; with it
-    grows what exploring costs, but not what it finds.
-    """
-    return math.sqrt(math.log(FEW_ARMS) / math.log(max(float(n_arms), FEW_ARMS)))
-
-
-def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
-    family = state.own.family[0]
-    shared = shared_magnitude(state) if spec.magnitudes == SHARED else 0.0
-    top = 0.0
-    if family == UNDECIDED:
-        for k in range(out.size):
-            if state.nonzero[k] > 0.0:
-                top = max(top, state.total[k] / state.nonzero[k])
-    typical = typical_magnitude(state)
-    widest = widest_draw(out.size)
-    narrowest = min(NARROW, widest)
-    is_crowded = out.size > DRAWN
-    t = state.clock[0]
-    left = spec.horizon - t  # NaN if unknown
-    for k in range(out.size):
-        n = state.pulls[k]
-        if n == 0.0:
-            out[k] = np.inf
-            continue
-        count = state.nonzero[k]
-        a = state.own.alpha[0] + count
-        b = state.own.beta[0] + n - count
-        if spec.magnitudes == SHARED:
-            expected = shared
-        elif family == UNDECIDED:  # hardly anything was paid: what was seen is what there is
-            expected = state.total[k] / count if count > 0.0 else (top if top > 0.0 else 1.0)
-        else:
-            expected = state.own.expected[k]
-        out[k] = a / (a + b) * expected
-        if is_crowded and rng.random() * out.size >= DRAWN:
-            continue
-        width = widest + (narrowest - widest) * min(count / MATURE, 1.0)
-        if left > 0.0:
-            width *= math.sqrt(min(math.log1p(left / (ENDING * n)) / math.log1p(t / n), 1.0))
-        prob = rng.beta(a / (width * width), b / (width * width))
-        magnitude = expected
-        if spec.magnitudes != SHARED and family != UNDECIDED:
-            if count > 0.0 and is_stranger(state, count, rng):
-                magnitude = strange_magnitude(state.total[k] / count, typical, rng)
-            else:
-                magnitude = draw_magnitude(state, k, family, width, rng)
-                if count == 0.0:
-                    magnitude *= surprise(out.size, rng)
-        out[k] = max(out[k], prob * magnitude)
+# --------------------------------------------------------------------------------------- deciding
 
 
 @jitable
 def surprise(n_arms: int, rng: Any) -> float:
     """Return a factor ≥ 1 for the magnitude of an arm that never paid.
 
-    P(factor > x) = min(1, 1.5/K)/x^1.5. The other arms say little about such an arm: it may pay
+    P(factor > x) = min(1, 0.75/K)/x^1.5. The other arms say little about such an arm: it may pay
     rarely and enormously. With a factor that has no such tail the arm is given up for ever on some
     bandits; with it the arm is played at least of the order of T^(2/5) times, and so found in the
     end. A heavier tail finds such arms sooner and costs more where arms never pay at all.
     """
-    return float(max(min(SURPRISE / n_arms, 1.0) / (1.0 - rng.random()), 1.0) ** (2.0 / 3.0))
+    return float(max(min(SURPRISES / n_arms, 1.0) / (1.0 - rng.random()), 1.0) ** (2.0 / 3.0))
 
 
 @jitable
-def draw_magnitude(state: Any, arm: int, family: float, narrowed: float, rng: Any) -> float:
-    """Draw a magnitude from its posterior, narrowed by a factor."""
+def draw_magnitude(state: Any, arm: int, family: float, rng: Any) -> float:
+    """Draw a magnitude from its posterior."""
     place = state.own.place[arm]
-    width = narrowed * state.own.width[arm]
+    width = state.own.width[arm]
     freedom = state.own.freedom[arm]
     if freedom < CERTAIN:  # the variance is not known either
         width *= math.sqrt(0.5 * freedom / rng.standard_gamma(0.5 * freedom))
     if family == GAUSSIAN:
         return float(place + width * rng.standard_normal())
     return math.exp(min(place + width * rng.standard_normal(), 700.0))
+
+
+@jitable
+def most_probable(p: float, weight: float, level: float) -> float:
+    """Return about the largest q with weight·kl(p, q) ≤ level; kl is that of coins.
+
+    Up to the third order in d = q − p, kl(p, q) is d²/2(v + (2/3)(1 − 2p)·d) with v = p(1 − p),
+    and this is a quadratic equation. For p = 0, where it is worst, the result is 4/3 of the exact
+    one while both are small.
+    """
+    x = level / weight
+    skew = 2.0 / 3.0 * (1.0 - 2.0 * p) * x
+    return min(p + skew + math.sqrt(skew * skew + 2.0 * x * p * (1.0 - p)), 1.0)
+
+
+@jitable
+def most(state: Any, arm: int, family: float, expected: float, level: float) -> float:
+    """Return the most an arm may count for, so many nats (`level`) away from what is expected.
+
+    The level is divided between both parts as their relative variances are, which is best while it
+    is small.
+    """
+    count = state.nonzero[arm]
+    a = state.own.alpha[0] + count
+    weight = a + state.own.beta[0] + state.pulls[arm] - count
+    p = a / weight
+    if family == UNDECIDED:
+        return most_probable(p, weight, level) * expected
+    width = state.own.width[arm]
+    of_magnitude = width * width
+    if family == GAUSSIAN:
+        of_magnitude /= max(expected * expected, 1e-300)
+    of_p = (1.0 - p) / a if expected > 0.0 else 0.0
+    share = of_p / (of_p + of_magnitude) if of_p + of_magnitude > 0.0 else 0.0
+    squared = 2.0 * (1.0 - share) * level
+    freedom = state.own.freedom[arm]
+    if freedom < CERTAIN:  # of a Student variable
+        squared = freedom * (math.exp(min(squared / freedom, 100.0)) - 1.0)
+    above = width * math.sqrt(squared)
+    q = most_probable(p, weight, share * level)
+    if family == GAUSSIAN:
+        return float(q * (expected + above))
+    return q * math.exp(min(state.own.place[arm] + above, 700.0))
+
+
+@jitable
+def score(spec: Any, state: Any, arm: int, common: Any, rng: Any) -> float:
+    """Return the score of an arm that was played; `common` is what `in_common` returned."""
+    shared, top, typical, ahead = common
+    family = state.own.family[0]
+    n_arms = state.pulls.size
+    n = state.pulls[arm]
+    count = state.nonzero[arm]
+    a = state.own.alpha[0] + count
+    b = state.own.beta[0] + n - count
+    if spec.magnitudes == SHARED:
+        expected = shared
+        family = UNDECIDED  # there is nothing to draw
+    elif family == UNDECIDED:  # hardly anything was paid: what was seen is what there is
+        expected = state.total[arm] / count if count > 0.0 else (top if top > 0.0 else 1.0)
+    else:
+        expected = state.own.expected[arm]
+    least = a / (a + b) * expected
+    if n_arms > DRAWN and rng.random() * n_arms >= DRAWN:
+        return float(least)
+    magnitude = expected
+    factor = 1.0
+    if family != UNDECIDED:
+        if count == 0.0:
+            factor = surprise(n_arms, rng)
+        elif is_stranger(state, count, STRANGERS, rng):
+            strange = strange_magnitude(state.total[arm] / count, typical, rng)
+            return float(max(least, rng.beta(a, b) * strange))
+        magnitude = draw_magnitude(state, arm, family, rng)
+    drawn = rng.beta(a, b) * magnitude * factor
+    if drawn <= least:
+        return float(least)
+    limit = factor * most(state, arm, family, expected, math.log1p(ahead / n))
+    return float(max(least, min(drawn, limit)))
+
+
+@jitable
+def in_common(spec: Any, state: Any) -> tuple[float, float, float, float]:
+    """Return what the scores of all arms need, computed once per round.
+
+    The magnitude they share; the largest average of an arm; the typical magnitude; and for how many
+    rounds per arm what is learned now can be used. If the horizon is unknown, or over, that is
+    taken to be as many as have been.
+    """
+    top = 0.0
+    if state.own.family[0] == UNDECIDED:
+        for k in range(state.pulls.size):
+            if state.nonzero[k] > 0.0:
+                top = max(top, state.total[k] / state.nonzero[k])
+    shared = shared_magnitude(state) if spec.magnitudes == SHARED else 0.0
+    t = state.clock[0]
+    left = spec.horizon - t  # NaN if unknown
+    ahead = left if left > 0.0 else t
+    return shared, top, typical_magnitude(state), ahead / state.pulls.size
+
+
+def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    common = in_common(spec, state)
+    for k in range(out.size):
+        out[k] = score(spec, state, k, common, rng) if state.pulls[k] > 0.0 else np.inf
 
 
 register(

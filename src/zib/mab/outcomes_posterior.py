@@ -20,7 +20,7 @@ from zib.mab.outcomes import (
     pool_outcomes,
 )
 from zib.mab.posterior import BORROWED
-from zib.mab.sampling import is_stranger, strange_magnitude, typical_magnitude
+from zib.mab.sampling import AT_ONCE, is_stranger, strange_magnitude, typical_magnitude
 
 
 class OutcomesPosterior(OutcomeSpec):
@@ -79,7 +79,7 @@ def _value(spec: Any, state: Any, arm: int, j: int, rng: Any) -> float:
     mean = own.means[arm, j]
     scale = own.scales[j]
     if math.isnan(spec.outcomes.scales[j]):
-        if is_stranger(state, count, rng):
+        if is_stranger(state, count, AT_ONCE, rng):
             value = strange_magnitude(mean, typical_magnitude(state), rng)
             return float(min(value, spec.outcomes.cuts[j]))
         freedom = count - 1.0 + BORROWED

@@ -20,6 +20,7 @@ from zib.core.spec import choice, number_or, positive
 from zib.core.state import ArmState, Floats, Part, new_state, scalar
 from zib.mab.families import GAUSSIAN, LOGNORMAL, FamilySpec, PooledScale, learn, pool, pooled_scale
 from zib.mab.sampling import (
+    AT_ONCE,
     DRAWS,
     Draws,
     is_stranger,
@@ -315,7 +316,7 @@ def _draw(spec: Any, state: Any, arm: int, scales: tuple[float, float], rng: Any
     scale, typical = scales
     count = state.nonzero[arm]
     mean = state.total[arm] / count
-    if _borrows_scale(spec) and is_stranger(state, count, rng):
+    if _borrows_scale(spec) and is_stranger(state, count, AT_ONCE, rng):
         return strange_magnitude(mean, typical, rng)
     if spec.family == GAUSSIAN:
         if not math.isnan(spec.sigma):
@@ -346,7 +347,7 @@ def _draw_learned(spec: Any, state: Any, arm: int, scales: tuple[float, float], 
     count = state.nonzero[arm]
     of_one = scale * scale
     if count > 0.0:
-        if _borrows_scale(spec) and is_stranger(state, count, rng):
+        if _borrows_scale(spec) and is_stranger(state, count, AT_ONCE, rng):
             return strange_magnitude(state.total[arm] / count, typical, rng)
         mean, noise = place_and_noise(spec, state, arm, scale)
         if _borrows_scale(spec):

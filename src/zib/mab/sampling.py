@@ -96,11 +96,14 @@ def typical_magnitude(state: Any) -> float:
 
 
 @jitable
-def is_stranger(state: Any, count: float, rng: Any) -> bool:
-    """Whether others shall say nothing, this time, about the scatter behind so many rewards."""
+def is_stranger(state: Any, count: float, at_once: float, rng: Any) -> bool:
+    """Whether others shall say nothing, this time, about the scatter behind so many rewards.
+
+    With more than `at_once` arms it happens the more rarely to each, the more there are.
+    """
     if count >= FAMILIAR:
         return False
-    share = min(1.0, AT_ONCE / state.nonzero.size)
+    share = min(1.0, at_once / state.nonzero.size)
     return bool(rng.random() < share * STRANGE ** max(count, 1.0))
 
 
