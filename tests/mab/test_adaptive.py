@@ -217,6 +217,20 @@ def test_a_lognormal_law_does_not_judge_an_arm_whose_average_contradicts_it() ->
     assert state.own.expected[9] == pytest.approx(rewards[9].mean(), rel=0.25)
 
 
+@pytest.mark.parametrize("wide", ["weibull", "lognormal"])
+def test_rewards_over_many_decades_do_not_promise_more_than_was_ever_paid(wide: str) -> None:
+    """A few rewards of very skewed laws: what is expected stays near the averages of all arms."""
+    rng = np.random.default_rng(12)
+    counts = [1, 3, 5, 8, 15, 300]
+    if wide == "weibull":
+        rewards = [rng.weibull(0.4, n) for n in counts]
+    else:
+        rewards = [rng.lognormal(0.0, 1.9, n) for n in counts]
+    state = learned(rewards)
+    average = sum(x.sum() for x in rewards) / sum(counts)
+    assert state.own.expected.max() < 10.0 * max(average, *(x.mean() for x in rewards))
+
+
 @pytest.mark.parametrize("magnitudes", ["own", "shared", "learned"])
 def test_what_arms_say_about_each_others_magnitudes(magnitudes: str) -> None:
     """Two arms pay alike often, one twice as much: only "shared" cannot tell them apart."""

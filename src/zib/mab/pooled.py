@@ -3,7 +3,7 @@
 Three questions are answered from the rewards of all arms, again and again as rounds go by:
 
 - **Which family?** A Gaussian one, unless no reward is negative and a log-normal law is more likely
-  than both a Gaussian and a gamma law.
+  than both a Gaussian and a gamma law, and not so wide that its mean is mere extrapolation.
 - **How alike are the arms?** Their probabilities (a Beta prior), their magnitudes (a normal prior
   of the mean or of its logarithm), and how much their rewards scatter (a scaled F law of the arms'
   variances, whose degrees of freedom say how far an arm may trust the others' scatter).
@@ -28,6 +28,7 @@ from zib.mab.posterior import FEWEST_PAID, MOST_PAID, LearnedPrior, fit_probabil
 UNDECIDED, GAUSSIAN, LOGNORMAL = range(3)
 OWN, SHARED, LEARNED = range(3)  # what arms say about each other's magnitudes
 LEAST_GAP = 0.02**2  # variance of the gap, at least
+WIDEST = 4.0  # variance of the logarithms: beyond it the law puts its mean where nobody has been
 FEWEST_FREE = 3.0  # below this many degrees of freedom arms are taken together
 GRID = 10  # candidates 3, 12, 48, ... for `borrowed`
 LEAST_PAID = 10.0  # rewards that a prior may always count for, however few arms there are
@@ -92,13 +93,15 @@ def _lognormal_place(state: Any, arm: int) -> tuple[float, float, float, float]:
     The estimate is efficient, so the variance of the gap is the difference of the two variances.
     That of the average is what the law says or what is seen, whichever is larger: samples of a
     skewed law look tamer than it is. For the same reason the logarithm of an average is too small.
+    Both take the average for log-normal itself, since its relative variance may be enormous.
     """
     count = state.nonzero[arm]
     borrowed = state.own.borrowed[0]
     v = _shrunk(_log_spread(state, arm), state.own.pooled[0], count, borrowed)
     place = state.own.log_total[arm] / count + 0.5 * v
     variance = v / count + 0.5 * v * v / (count - 1.0 + borrowed)
-    of_average = max(_relative_variance(state, arm), math.exp(min(v, 50.0)) - 1.0) / count
+    relative = max(_relative_variance(state, arm), math.exp(min(v, 50.0)) - 1.0)
+    of_average = math.log1p(relative / count)
     gap = math.log(state.total[arm] / count) + 0.5 * of_average - place
     of_gap = max(of_average - variance, 0.1 * variance)
     return place, variance, gap, of_gap
@@ -220,7 +223,7 @@ def _choose_family(state: Any, paid: float) -> int:
     shape = (3.0 - s + math.sqrt((s - 3.0) * (s - 3.0) + 24.0 * s)) / (12.0 * s)
     gamma = paid * (shape * math.log(shape) - log_gamma(shape) - shape)
     gamma += (shape - 1.0) * logs - shape * log_means
-    if lognormal <= max(gaussian, gamma):
+    if lognormal <= max(gaussian, gamma) or log_variance > WIDEST:
         return GAUSSIAN
     state.own.pooled[0] = log_variance
     return LOGNORMAL
