@@ -49,6 +49,7 @@ from zib.mab.adaptive import (
     draw_magnitude,
     in_common,
     score,
+    seen_magnitude,
     surprise,
 )
 from zib.mab.pooled import UNDECIDED
@@ -297,9 +298,7 @@ def _drawn_magnitude(plain: Any, arm: int, common: Any, rng: Any) -> float:
     _, top, typical, _ = common
     paid, family = plain.nonzero[arm], plain.own.family[0]
     if family == UNDECIDED:
-        if paid > 0.0:
-            return float(plain.total[arm] / paid)
-        return top if top > 0.0 else 1.0
+        return float(seen_magnitude(plain, arm, top))
     if paid > 0.0 and is_stranger(plain, paid, STRANGERS, rng):
         return float(strange_magnitude(plain.total[arm] / paid, typical, rng))
     drawn: float = draw_magnitude(plain, arm, family, rng)

@@ -161,6 +161,17 @@ def surprise(n_arms: int, rng: Any) -> float:
 
 
 @jitable
+def seen_magnitude(state: Any, arm: int, top: float) -> float:
+    """Return what an arm pays while hardly anything was paid: what was seen is what there is.
+
+    An arm that never paid counts for the largest average of an arm, `top`.
+    """
+    if state.nonzero[arm] > 0.0:
+        return float(state.total[arm] / state.nonzero[arm])
+    return top if top > 0.0 else 1.0
+
+
+@jitable
 def draw_magnitude(state: Any, arm: int, family: float, rng: Any) -> float:
     """Draw a magnitude from its posterior."""
     place = state.own.place[arm]
@@ -229,8 +240,8 @@ def score(spec: Any, state: Any, arm: int, common: Any, rng: Any) -> float:
     if spec.magnitudes == SHARED:
         expected = shared
         family = UNDECIDED  # there is nothing to draw
-    elif family == UNDECIDED:  # hardly anything was paid: what was seen is what there is
-        expected = state.total[arm] / count if count > 0.0 else (top if top > 0.0 else 1.0)
+    elif family == UNDECIDED:
+        expected = seen_magnitude(state, arm, top)
     else:
         expected = state.own.expected[arm]
     least = a / (a + b) * expected

@@ -23,7 +23,14 @@ import numpy as np
 
 from zib.core.kernel import jitable
 from zib.core.state import Floats, per_arm, scalar
-from zib.mab.posterior import FEWEST_PAID, MOST_PAID, LearnedPrior, fit_probabilities, next_fit
+from zib.mab.posterior import (
+    FEWEST_PAID,
+    MOST_PAID,
+    LearnedPrior,
+    compromise,
+    fit_probabilities,
+    next_fit,
+)
 
 UNDECIDED, GAUSSIAN, LOGNORMAL = range(3)
 OWN, SHARED, LEARNED = range(3)  # what arms say about each other's magnitudes
@@ -137,11 +144,10 @@ def posterior(spec: Any, state: Any, arm: int) -> None:
         own, noise = _place(state, arm)
         if (own - place) ** 2 > ODD * (variance + noise):
             variance = (own - place) ** 2
-        share = variance / (variance + noise) if variance + noise > 0.0 else 1.0
         if spec.magnitudes == OWN:
-            share = 1.0
-        place = share * own + (1.0 - share) * place
-        variance = share * noise
+            place, variance = own, noise
+        else:
+            place, variance = compromise(own, noise, place, variance)
         freedom = state.nonzero[arm] - 1.0 + state.own.borrowed[0]
     state.own.place[arm] = place
     state.own.width[arm] = math.sqrt(variance)
@@ -311,13 +317,12 @@ def _fit_magnitudes(state: Any, steps: int) -> None:
         noise_of_one = 0.0
         for k in range(state.pulls.size):
             if state.nonzero[k] > 0.0:
-                place, noise = _place(state, k)
-                share = 1.0
-                if step > 0 or spread > 0.0:
-                    share = spread / (spread + noise) if spread + noise > 0.0 else 1.0
-                guess = share * place + (1.0 - share) * centre
+                guess, noise = _place(state, k)
+                doubt = noise
+                if step > 0 or spread > 0.0:  # there is a prior to start from
+                    guess, doubt = compromise(guess, noise, centre, spread)
                 total += guess
-                squares += guess * guess + share * noise
+                squares += guess * guess + doubt
                 noise_of_one += noise * state.nonzero[k]
                 arms += 1.0
         centre = total / arms

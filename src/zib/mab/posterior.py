@@ -115,11 +115,20 @@ def place_and_noise(spec: Any, state: Any, arm: int, scale: float) -> tuple[floa
             return mean, mean * mean / spec.form
         variance = state.own.variance[0]
         noise = (centre * centre + variance) / spec.form
-        share = variance / (variance + noise / count)
-        guess = share * mean + (1.0 - share) * centre
-        return mean, (guess * guess + share * noise / count) / spec.form
+        guess, doubt = compromise(mean, noise / count, centre, variance)
+        return mean, (guess * guess + doubt) / spec.form
     sd = scale if math.isnan(spec.sigma) else spec.sigma
     return mean, sd * sd
+
+
+@jitable
+def compromise(place: float, noise: float, centre: float, spread: float) -> tuple[float, float]:
+    """Return mean and variance of a magnitude that was estimated and has a normal prior.
+
+    The estimate is `place`, with variance `noise`; the prior has mean `centre`, variance `spread`.
+    """
+    share = spread / (spread + noise) if spread + noise > 0.0 else 1.0
+    return share * place + (1.0 - share) * centre, share * noise
 
 
 @jitable
@@ -135,13 +144,12 @@ def _fit_magnitudes(spec: Any, state: Any, steps: int) -> None:
         for k in range(state.pulls.size):
             count = state.nonzero[k]
             if count > 0.0:
-                mean, noise = place_and_noise(spec, state, k, scale)
-                share = 1.0
-                if step > 0 or spread > 0.0:
-                    share = spread / (spread + noise / count) if spread + noise > 0.0 else 1.0
-                guess = share * mean + (1.0 - share) * centre
+                guess, noise = place_and_noise(spec, state, k, scale)
+                doubt = noise / count
+                if step > 0 or spread > 0.0:  # there is a prior to start from
+                    guess, doubt = compromise(guess, doubt, centre, spread)
                 total += guess
-                squares += guess * guess + share * noise / count
+                squares += guess * guess + doubt
                 arms += 1.0
         if arms == 0.0:
             return
@@ -354,10 +362,7 @@ def _draw_learned(spec: Any, state: Any, arm: int, scales: tuple[float, float], 
             own = state.own.log_spread[arm] if spec.family == LOGNORMAL else state.spread[arm]
             noise = (own + BORROWED * scale * scale) / (count - 1.0 + BORROWED)
             of_one = noise
-        if variance + noise / count > 0.0:
-            share = variance / (variance + noise / count)
-            centre = share * mean + (1.0 - share) * centre
-            variance = share * noise / count
+        centre, variance = compromise(mean, noise / count, centre, variance)
     out = centre + math.sqrt(variance) * rng.standard_normal()
     if spec.family == LOGNORMAL:
         return math.exp(min(out + 0.5 * of_one, 700.0))
