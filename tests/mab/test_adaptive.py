@@ -7,6 +7,8 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 import zib
@@ -14,6 +16,7 @@ from zib.core import kernel
 from zib.core.state import ArmState
 from zib.mab import ZIAdaptive, pooled
 from zib.mab import adaptive as za
+from zib.mab.posterior import compromise
 
 Rewards = list[np.ndarray]
 LAWS = {
@@ -351,3 +354,22 @@ def test_a_known_horizon_saves_regret_and_is_forgotten_after_it() -> None:
 def test_a_horizon_that_is_unknown_cannot_be_doubled() -> None:
     with pytest.raises(zib.InvalidParameterError, match="`spec` must be a policy with a horizon"):
         zib.mab.Anytime(ZIAdaptive())
+
+
+@given(
+    place=st.floats(-1e3, 1e3),
+    centre=st.floats(-1e3, 1e3),
+    noise=st.floats(1e-3, 1e3),
+    spread=st.floats(1e-3, 1e3),
+)
+def test_a_compromise_weighs_estimate_and_prior_by_their_precisions(
+    place: float, centre: float, noise: float, spread: float
+) -> None:
+    mean, variance = compromise(place, noise, centre, spread)
+    precision = 1.0 / noise + 1.0 / spread
+    assert variance == pytest.approx(1.0 / precision)
+    assert mean == pytest.approx((place / noise + centre / spread) / precision, abs=1e-9)
+
+
+def test_without_doubt_on_either_side_the_estimate_stands() -> None:
+    assert compromise(3.0, 0.0, 1.0, 0.0) == (3.0, 0.0)
