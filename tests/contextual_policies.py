@@ -266,6 +266,7 @@ NATIVE = {
         doubt=0.5,
         memory=M,
     ),
+    "adaptive ts": contextual.Adaptive(n_arms=5, kind="ts", memory=M),
     "adaptive huber": contextual.Adaptive(n_arms=5, magnitude="huber", scale=0.5, memory=M),
 }
 

@@ -17,6 +17,7 @@ from zib.contextual import (
     LaplaceTS,
     LeastSquares,
     MedianOfMeans,
+    adaptive,
     evidence,
     policy,
 )
@@ -171,6 +172,67 @@ def test_an_arm_with_an_effect_of_its_own_has_a_scale_of_its_own(rng) -> None:
     scales = state.arms.magnitude_prior.scale[:, 0]
     assert scales[2] > 1.5 * scales[:2].max()  # between 2.2 and 3.5 times in 40 runs
     assert state.magnitude.weight[0] > 0.99
+
+
+# ------------------------------------------------------------------------------------------- draws
+
+
+def scored(spec, state, x, n=1, seed=0):
+    """Return the scores of both arms in `n` decisions for a user."""
+    out, work = np.zeros(2), policy.scratch(2, x.size, x.size)
+    arms, columns, rng = np.arange(2), np.column_stack([x, x]), np.random.default_rng(seed)
+    found = np.empty((n, 2))
+    with interpreted():
+        for row in found:
+            policy.scores(spec, state, arms, columns, columns, rng, work, out)
+            row[:] = out
+    return found
+
+
+def test_draws_are_those_of_the_posterior_between_estimate_and_index(rng) -> None:
+    """Against draws of all coefficients by NumPy; Kolmogorov's test is wrong with 1e-6 per arm."""
+    x, arms = users(rng, 500, 3), rng.integers(2, size=500)
+    theta, beta = np.array([[0.0, 1.5, 0, 0]] * 2), np.array([[3.0, 0, 1.5, 0]] * 2)
+    rewards = world(rng, x, arms, theta, beta)
+    spec = Adaptive(n_arms=2, kind="ts")
+    state = taught(spec, x, arms, rewards)
+    assert min(state.occurrence.weight[0], state.magnitude.weight[0]) > 0.999
+    user, n = np.array([1.0, -0.4, 0.3, 2.0]), 4000
+    found = scored(spec, state, user, n)
+    ((index, other_index),) = scored(spec._replace(kind="ucb"), state, user)
+    for arm, most in enumerate((index, other_index)):
+        drawn = []
+        for model, variance in (
+            (row_of(state.arms.occurrence, arm), 1.0),
+            (row_of(state.arms.magnitude, arm), adaptive._noise(spec, state, arm)),
+        ):
+            covariance = variance * np.linalg.inv(model.curvature.matrix)
+            coef = rng.multivariate_normal(model.coef, covariance, 20_000)
+            drawn.append((coef @ user, model.coef @ user))
+        (eta, eta_hat), (zeta, zeta_hat) = drawn
+        least = zeta_hat / (1 + np.exp(-eta_hat))
+        wanted = np.clip(zeta / (1 + np.exp(-eta)), least, most)
+        assert least < most
+        assert found[:, arm].min() == pytest.approx(least)
+        assert found[:, arm].max() == pytest.approx(most)
+        jitter = 1e-9 * rng.random(n)  # where draws are clipped they are ties
+        test = stats.ks_2samp(found[:, arm] + jitter, wanted + 1e-9 * rng.random(20_000))
+        assert test.pvalue > 1e-6
+
+
+def test_where_features_do_not_matter_draws_are_those_without_them(rng) -> None:
+    x = np.ones((200, 2)) * [1.0, 3.0]
+    rewards = np.where(rng.random(200) < 0.4, rng.normal(2.0, 1.0, 200), 0.0)
+    spec = Adaptive(n_arms=2, kind="ts")
+    state = taught(spec, x, rng.integers(2, size=200), rewards)
+    index = spec._replace(kind="ucb")
+    assert np.array_equal(scored(spec, state, x[0], 50), scored(index, state, x[0], 50))
+
+
+def test_what_the_draws_are_called() -> None:
+    assert Adaptive(n_arms=2, kind="ts").label == "Adaptive TS"
+    with pytest.raises(InvalidParameterError, match="`kind` must be one of 'ucb', 'ts'"):
+        Adaptive(n_arms=2, kind="draw")
 
 
 # ------------------------------------------------------------------------------------- as a bandit

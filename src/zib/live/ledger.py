@@ -51,8 +51,9 @@ class Ledger:
         made with: nothing else may be given, and nothing needs to.
     policy
         A multi-armed policy whose statistics are sums over rewards, by default
-        `zib.mab.ZIAdaptive`; or a contextual one, by default `zib.contextual.LaplaceTS`, of which
-        every arm gets a model of its own.
+        `zib.mab.ZIAdaptive`; or a contextual one, by default `zib.contextual.Adaptive` with
+        ``kind="ts"``, whose number of arms follows those of the ledger. Of others, such as
+        `zib.contextual.LaplaceTS`, every arm gets a model of its own.
     window
         How long after a decision events are expected: seconds, or text such as ``"7d"``. Needed to
         make a bandit.
