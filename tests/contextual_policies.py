@@ -272,6 +272,9 @@ NATIVE = {
 
 TOLD = {
     "by category": contextual.ByCategory(spec=contextual.LaplaceTS(memory=M), categories=2),
+    "adaptive by category": contextual.ByCategory(
+        spec=contextual.Adaptive(n_arms=5, kind="ts", memory=M), categories=2
+    ),
     "disjoint by category": contextual.ByCategory(
         spec=contextual.Disjoint(
             spec=contextual.JointUCB(memory=M, magnitude=contextual.LeastSquares(link="log")),

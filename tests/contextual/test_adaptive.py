@@ -11,7 +11,6 @@ from scipy import stats
 import zib
 from zib.contextual import (
     Adaptive,
-    ByCategory,
     Disjoint,
     JointUCB,
     LaplaceTS,
@@ -316,8 +315,6 @@ def test_what_has_no_single_posterior_is_refused() -> None:
         Adaptive(n_arms=2, doubt=1.0)
     with pytest.raises(InvalidParameterError, match="must not have models per arm itself"):
         Disjoint(spec=Adaptive(n_arms=2), n_arms=2)
-    with pytest.raises(InvalidParameterError, match="by their features alone.*got Adaptive"):
-        ByCategory(spec=Adaptive(n_arms=2), categories=2)
 
 
 # ------------------------------------------------------------------------------------- does it pay?

@@ -185,7 +185,7 @@ class State(NamedTuple):
 
     def with_arms(self, fresh: State, sources: Sequence[int]) -> State:
         """Return the state of other arms: for each the arm it was, or −1 if it is new."""
-        copy_arms(self.arms, fresh.arms, np.asarray(sources, dtype=np.int64), 0)
+        copy_arms(self.arms, fresh.arms, np.asarray(sources, dtype=np.int64))
         plain = rearranged(self.plain, fresh.plain, sources)
         kernel.refresh_all(ZIAdaptive(), plain)
         groups = copy.deepcopy((self.occurrence, self.magnitude))
@@ -319,14 +319,15 @@ def _drawn_magnitude(plain: Any, arm: int, common: Any, rng: Any) -> float:
 
 @borrowing
 def _predict(spec: Any, state: Any, arm: int, z: Any, w: Any, k: int, work: Any) -> None:
-    """Write both linear predictors of column k and their variances into work[:4, 0]."""
+    """Write both linear predictors of column k and their variances into work[:4, k]."""
+    j = k + 1
     occurrence = row_of(state.arms.occurrence, arm)
-    linear_forms(occurrence.coef, w[:, k : k + 1], work[ETA, :1])
-    quadratic_forms(occurrence.curvature.inverse, w[:, k : k + 1], work[5], work[ETA_VARIANCE, :1])
+    linear_forms(occurrence.coef, w[:, k:j], work[ETA, k:j])
+    quadratic_forms(occurrence.curvature.inverse, w[:, k:j], work[5], work[ETA_VARIANCE, k:j])
     magnitude = row_of(state.arms.magnitude, arm)
-    linear_forms(magnitude.coef, z[:, k : k + 1], work[ZETA, :1])
-    variances(spec.magnitude, magnitude, z[:, k : k + 1], work[5], work[ZETA_VARIANCE, :1])
-    work[ZETA_VARIANCE, 0] *= _noise(spec, state, arm)
+    linear_forms(magnitude.coef, z[:, k:j], work[ZETA, k:j])
+    variances(spec.magnitude, magnitude, z[:, k:j], work[5], work[ZETA_VARIANCE, k:j])
+    work[ZETA_VARIANCE, k] *= _noise(spec, state, arm)
 
 
 @borrowing
@@ -340,9 +341,9 @@ def _size(spec: Any, zeta: float) -> float:
 
 
 @borrowing
-def _draw(spec: Any, work: Any, row: int, rng: Any) -> float:
+def _draw(spec: Any, work: Any, row: int, k: int, rng: Any) -> float:
     """Draw the linear predictor in a row of `work`; its variance is in the next one."""
-    return float(work[row, 0] + spec.scale * math.sqrt(work[row + 1, 0]) * rng.standard_normal())
+    return float(work[row, k] + spec.scale * math.sqrt(work[row + 1, k]) * rng.standard_normal())
 
 
 @borrowing
@@ -354,7 +355,7 @@ def _rounded(weight: float) -> float:
 
 
 @borrowing
-def _scores(
+def _scores_again(
     spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
 ) -> None:
     plain = state.plain
@@ -370,23 +371,22 @@ def _scores(
         if by_eta == 0.0 and by_zeta == 0.0:
             out[k] = score(spec.plain, plain, arm, common, rng)
             continue
-        _predict(spec, state, arm, z, w, k, work)
         prob, var_p, mu, var_mu = 0.0, 0.0, 0.0, 0.0
         more_prob, more_mu = 0.0, 0.0  # by which draws exceed these
         if by_eta > 0.0:
-            prob = by_eta * _chance(spec, work[ETA, 0])
+            prob = by_eta * _chance(spec, work[ETA, k])
             if spec.kind == TS:
-                more_prob = by_eta * _chance(spec, _draw(spec, work, ETA, rng)) - prob
-            slope = by_eta * derivative(spec.link, work[ETA, 0])
-            var_p = slope * slope * work[ETA_VARIANCE, 0]
+                more_prob = by_eta * _chance(spec, _draw(spec, work, ETA, k, rng)) - prob
+            slope = by_eta * derivative(spec.link, work[ETA, k])
+            var_p = slope * slope * work[ETA_VARIANCE, k]
         if by_eta < 1.0:
             prob += (1.0 - by_eta) * _drawn_probability(plain, arm, rng)
         if by_zeta > 0.0:
-            mu = by_zeta * _size(spec, work[ZETA, 0])
+            mu = by_zeta * _size(spec, work[ZETA, k])
             if spec.kind == TS:
-                more_mu = by_zeta * _size(spec, _draw(spec, work, ZETA, rng)) - mu
-            slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, 0]), LARGEST)
-            var_mu = min(slope * slope * work[ZETA_VARIANCE, 0], LARGEST * LARGEST)
+                more_mu = by_zeta * _size(spec, _draw(spec, work, ZETA, k, rng)) - mu
+            slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, k]), LARGEST)
+            var_mu = min(slope * slope * work[ZETA_VARIANCE, k], LARGEST * LARGEST)
         if by_zeta < 1.0:
             mu += (1.0 - by_zeta) * _drawn_magnitude(plain, arm, common, rng)
         variance = prob * prob * var_mu + mu * mu * var_p + var_mu * var_p
@@ -396,6 +396,16 @@ def _scores(
         if spec.kind == TS:
             drawn = (prob + more_prob) * (mu + more_mu)
             out[k] = max(prob * mu, min(drawn, out[k]))
+
+
+@borrowing
+def _scores(
+    spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
+) -> None:
+    if _rounded(state.occurrence.weight[0]) + _rounded(state.magnitude.weight[0]) > 0.0:
+        for k in range(out.size):
+            _predict(spec, state, arms[k], z, w, k, work)
+    _scores_again(spec, state, arms, z, w, rng, work, out)
 
 
 @borrowing
@@ -416,7 +426,7 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
         arm = arms[k]
         _predict(spec, state, arm, z, w, k, work)
         for row in range(4):
-            out[row, k] = work[row, 0]
+            out[row, k] = work[row, k]
         out[COVARIANCE, k] = 0.0
         rounds, paid = plain.pulls[arm], plain.nonzero[arm]
         prob = (paid + 0.5) / (rounds + 1.0)
@@ -431,5 +441,11 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
 
 
 register_policy(
-    Adaptive, init=_init, scores=_scores, update=_update, moments=_moments, randomized=True
+    Adaptive,
+    init=_init,
+    scores=_scores,
+    scores_again=_scores_again,
+    update=_update,
+    moments=_moments,
+    randomized=True,
 )
