@@ -347,21 +347,27 @@ def regrets(spec, d, effect, horizon, runs, seed):
 
 
 @pytest.mark.slow
-def test_noise_costs_little(seed) -> None:
+@pytest.mark.parametrize("kind", ["ucb", "ts"])
+def test_noise_costs_little(seed, kind) -> None:
     """With 20 features that say nothing: at most 1.3 times the regret of the context-free default.
 
-    After 5,000 rounds and over 60 runs it was 1.1; that of `LaplaceTS` and `JointUCB` 4.
+    After 5,000 rounds and over 60 runs it was 1.1; that of `LaplaceTS` and `JointUCB` 4. With other
+    seeds it fails for the index with a few per cent, for draws with about 1e-4, as the scatter over
+    four seeds says.
     """
     free = regrets(None, 20, 0.0, 3000, 30, seed)
-    assert regrets(Adaptive(n_arms=4), 20, 0.0, 3000, 30, seed) < 1.3 * free
+    assert regrets(Adaptive(n_arms=4, kind=kind), 20, 0.0, 3000, 30, seed) < 1.3 * free
     assert regrets(Disjoint(spec=LaplaceTS(), n_arms=4), 20, 0.0, 3000, 10, seed) > 2.0 * free
 
 
 @pytest.mark.slow
-def test_features_that_matter_are_used(seed) -> None:
-    """At most 1.25 times the regret of `JointUCB`, which believes in them from the start.
+@pytest.mark.parametrize(("kind", "most"), [("ucb", 1.25), ("ts", 1.4)])
+def test_features_that_matter_are_used(seed, kind, most) -> None:
+    """At most 1.25 (1.4) times the regret of `JointUCB`, which believes in them from the start.
 
-    After 5,000 rounds and over 60 runs the ratio was 0.9; without features it was 5.
+    After 5,000 rounds and over 60 runs the ratio was 0.9; without features it was 5. Draws explore
+    more: with four other seeds ratios were 0.87 to 1.08 for the index, and 1.08 to 1.15 for draws.
+    By their scatter it fails with a probability of about 1e-3.
     """
     known = regrets(Disjoint(spec=JointUCB(), n_arms=4), 5, 0.8, 3000, 30, seed)
-    assert regrets(Adaptive(n_arms=4), 5, 0.8, 3000, 30, seed) < 1.25 * known
+    assert regrets(Adaptive(n_arms=4, kind=kind), 5, 0.8, 3000, 30, seed) < most * known

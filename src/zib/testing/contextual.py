@@ -285,9 +285,7 @@ def deciding_learns_nothing(spec: Any, d: int = D, q: int = Q, rounds: int = ROU
     assert not changed, f"`scores` and `moments` must not change the state; changed: {changed}"
 
 
-def drawing_again_is_drawing_anew(
-    spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS
-) -> None:
+def drawing_again_is_drawing_anew(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
     """`scores_again` writes what `scores` would have written, from the same stream."""
     state, n = _trained(spec, d, q, rounds).state, 5
     z, w = (np.ascontiguousarray(rows.T) for rows in _some_features(d, q, n))
