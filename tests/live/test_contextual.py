@@ -369,6 +369,15 @@ def test_a_policy_for_all_arms_follows_the_arms(database, clock):
         opened(database, clock, arms=None, policy=Adaptive(n_arms=3))
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"), [(None, Adaptive(n_arms=1, kind="ts")), (LaplaceTS(), LaplaceTS())]
+)
+def test_a_bandit_goes_on_with_the_policy_it_was_made_with(database, clock, given, kept):
+    for policy in (given, None):
+        with opened(database, clock, policy=policy) as ledger:
+            assert ledger._book.configuration.policy == kept
+
+
 def test_an_encoder_is_kept_with_the_bandit(database, clock):
     encoder = zib.Encoder().fit([{"age": 20, "land": "IT"}, {"age": 60, "land": "FR"}] * 5)
     given = {"features": None, "encoder": encoder}
