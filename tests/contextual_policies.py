@@ -266,11 +266,15 @@ NATIVE = {
         doubt=0.5,
         memory=M,
     ),
+    "adaptive ts": contextual.Adaptive(n_arms=5, kind="ts", memory=M),
     "adaptive huber": contextual.Adaptive(n_arms=5, magnitude="huber", scale=0.5, memory=M),
 }
 
 TOLD = {
     "by category": contextual.ByCategory(spec=contextual.LaplaceTS(memory=M), categories=2),
+    "adaptive by category": contextual.ByCategory(
+        spec=contextual.Adaptive(n_arms=5, kind="ts", memory=M), categories=2
+    ),
     "disjoint by category": contextual.ByCategory(
         spec=contextual.Disjoint(
             spec=contextual.JointUCB(memory=M, magnitude=contextual.LeastSquares(link="log")),

@@ -11,12 +11,12 @@ from scipy import stats
 import zib
 from zib.contextual import (
     Adaptive,
-    ByCategory,
     Disjoint,
     JointUCB,
     LaplaceTS,
     LeastSquares,
     MedianOfMeans,
+    adaptive,
     evidence,
     policy,
 )
@@ -173,6 +173,67 @@ def test_an_arm_with_an_effect_of_its_own_has_a_scale_of_its_own(rng) -> None:
     assert state.magnitude.weight[0] > 0.99
 
 
+# ------------------------------------------------------------------------------------------- draws
+
+
+def scored(spec, state, x, n=1, seed=0):
+    """Return the scores of both arms in `n` decisions for a user."""
+    out, work = np.zeros(2), policy.scratch(2, x.size, x.size)
+    arms, columns, rng = np.arange(2), np.column_stack([x, x]), np.random.default_rng(seed)
+    found = np.empty((n, 2))
+    with interpreted():
+        for row in found:
+            policy.scores(spec, state, arms, columns, columns, rng, work, out)
+            row[:] = out
+    return found
+
+
+def test_draws_are_those_of_the_posterior_between_estimate_and_index(rng) -> None:
+    """Against draws of all coefficients by NumPy; Kolmogorov's test is wrong with 1e-6 per arm."""
+    x, arms = users(rng, 500, 3), rng.integers(2, size=500)
+    theta, beta = np.array([[0.0, 1.5, 0, 0]] * 2), np.array([[3.0, 0, 1.5, 0]] * 2)
+    rewards = world(rng, x, arms, theta, beta)
+    spec = Adaptive(n_arms=2, kind="ts")
+    state = taught(spec, x, arms, rewards)
+    assert min(state.occurrence.weight[0], state.magnitude.weight[0]) > 0.999
+    user, n = np.array([1.0, -0.4, 0.3, 2.0]), 4000
+    found = scored(spec, state, user, n)
+    ((index, other_index),) = scored(spec._replace(kind="ucb"), state, user)
+    for arm, most in enumerate((index, other_index)):
+        drawn = []
+        for model, variance in (
+            (row_of(state.arms.occurrence, arm), 1.0),
+            (row_of(state.arms.magnitude, arm), adaptive._noise(spec, state, arm)),
+        ):
+            covariance = variance * np.linalg.inv(model.curvature.matrix)
+            coef = rng.multivariate_normal(model.coef, covariance, 20_000)
+            drawn.append((coef @ user, model.coef @ user))
+        (eta, eta_hat), (zeta, zeta_hat) = drawn
+        least = zeta_hat / (1 + np.exp(-eta_hat))
+        wanted = np.clip(zeta / (1 + np.exp(-eta)), least, most)
+        assert least < most
+        assert found[:, arm].min() == pytest.approx(least)
+        assert found[:, arm].max() == pytest.approx(most)
+        jitter = 1e-9 * rng.random(n)  # where draws are clipped they are ties
+        test = stats.ks_2samp(found[:, arm] + jitter, wanted + 1e-9 * rng.random(20_000))
+        assert test.pvalue > 1e-6
+
+
+def test_where_features_do_not_matter_draws_are_those_without_them(rng) -> None:
+    x = np.ones((200, 2)) * [1.0, 3.0]
+    rewards = np.where(rng.random(200) < 0.4, rng.normal(2.0, 1.0, 200), 0.0)
+    spec = Adaptive(n_arms=2, kind="ts")
+    state = taught(spec, x, rng.integers(2, size=200), rewards)
+    index = spec._replace(kind="ucb")
+    assert np.array_equal(scored(spec, state, x[0], 50), scored(index, state, x[0], 50))
+
+
+def test_what_the_draws_are_called() -> None:
+    assert Adaptive(n_arms=2, kind="ts").label == "Adaptive TS"
+    with pytest.raises(InvalidParameterError, match="`kind` must be one of 'ucb', 'ts'"):
+        Adaptive(n_arms=2, kind="draw")
+
+
 # ------------------------------------------------------------------------------------- as a bandit
 
 
@@ -254,8 +315,6 @@ def test_what_has_no_single_posterior_is_refused() -> None:
         Adaptive(n_arms=2, doubt=1.0)
     with pytest.raises(InvalidParameterError, match="must not have models per arm itself"):
         Disjoint(spec=Adaptive(n_arms=2), n_arms=2)
-    with pytest.raises(InvalidParameterError, match="by their features alone.*got Adaptive"):
-        ByCategory(spec=Adaptive(n_arms=2), categories=2)
 
 
 # ------------------------------------------------------------------------------------- does it pay?
@@ -288,21 +347,27 @@ def regrets(spec, d, effect, horizon, runs, seed):
 
 
 @pytest.mark.slow
-def test_noise_costs_little(seed) -> None:
+@pytest.mark.parametrize("kind", ["ucb", "ts"])
+def test_noise_costs_little(seed, kind) -> None:
     """With 20 features that say nothing: at most 1.3 times the regret of the context-free default.
 
-    After 5,000 rounds and over 60 runs it was 1.1; that of `LaplaceTS` and `JointUCB` 4.
+    After 5,000 rounds and over 60 runs it was 1.1; that of `LaplaceTS` and `JointUCB` 4. With other
+    seeds it fails for the index with a few per cent, for draws with about 1e-4, as the scatter over
+    four seeds says.
     """
     free = regrets(None, 20, 0.0, 3000, 30, seed)
-    assert regrets(Adaptive(n_arms=4), 20, 0.0, 3000, 30, seed) < 1.3 * free
+    assert regrets(Adaptive(n_arms=4, kind=kind), 20, 0.0, 3000, 30, seed) < 1.3 * free
     assert regrets(Disjoint(spec=LaplaceTS(), n_arms=4), 20, 0.0, 3000, 10, seed) > 2.0 * free
 
 
 @pytest.mark.slow
-def test_features_that_matter_are_used(seed) -> None:
-    """At most 1.25 times the regret of `JointUCB`, which believes in them from the start.
+@pytest.mark.parametrize(("kind", "most"), [("ucb", 1.25), ("ts", 1.4)])
+def test_features_that_matter_are_used(seed, kind, most) -> None:
+    """At most 1.25 (1.4) times the regret of `JointUCB`, which believes in them from the start.
 
-    After 5,000 rounds and over 60 runs the ratio was 0.9; without features it was 5.
+    After 5,000 rounds and over 60 runs the ratio was 0.9; without features it was 5. Draws explore
+    more: with four other seeds ratios were 0.87 to 1.08 for the index, and 1.08 to 1.15 for draws.
+    By their scatter it fails with a probability of about 1e-3.
     """
     known = regrets(Disjoint(spec=JointUCB(), n_arms=4), 5, 0.8, 3000, 30, seed)
-    assert regrets(Adaptive(n_arms=4), 5, 0.8, 3000, 30, seed) < 1.25 * known
+    assert regrets(Adaptive(n_arms=4, kind=kind), 5, 0.8, 3000, 30, seed) < most * known

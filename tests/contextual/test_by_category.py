@@ -7,7 +7,7 @@ import pytest
 
 import zib
 from tests.contextual_policies import TOLD
-from zib.contextual import ByCategory, Disjoint, JointUCB, LaplaceTS, Naive
+from zib.contextual import Adaptive, ByCategory, Disjoint, JointUCB, LaplaceTS, Naive
 from zib.core.validate import InvalidParameterError
 
 # One sort is liked where the feature is large, the other where it is small: what either pays
@@ -47,6 +47,36 @@ def test_every_category_is_a_policy_of_its_own(name):
         total += found.r
     np.testing.assert_allclose(whole.r, total, rtol=1e-12)
     assert np.isnan(whole.p).all()
+
+
+@pytest.mark.usefixtures("interpreting")
+@pytest.mark.parametrize("inside", [Disjoint(spec=LaplaceTS(), n_arms=2), Adaptive(n_arms=2)])
+def test_arms_come_and_go_in_every_category(inside):
+    arms, x, reward, category = history(SHOP, 150)
+    spec = ByCategory(spec=inside, categories=2)
+    options = {"arms": ["a", "b"], "n_features": 2, "seed": 1}
+    told = zib.ContextualBandit(spec, **options)
+    alone = [zib.ContextualBandit(inside, **options) for _ in range(2)]
+
+    def learn(rows, labels):
+        for t in rows:
+            arm = labels[arms[t] % len(labels)]
+            told.update(arm, reward[t], x[t], category=category[t])
+            for c, bandit in enumerate(alone, 1):
+                bandit.update(arm, reward[t] if category[t] == c else 0.0, x[t])
+
+    learn(range(50), ["a", "b"])
+    for bandit in (told, *alone):
+        bandit.add_arm("c")
+    learn(range(50, 100), ["a", "b", "c"])
+    for bandit in (told, *alone):
+        bandit.remove_arm("a")
+    learn(range(100, 150), ["b", "c"])
+    for c, bandit in enumerate(alone, 1):
+        expected, found = bandit.predict([1.0, 0.4]), told.predict([1.0, 0.4], category=c)
+        for part, other in zip(expected[1:], found[1:]):
+            np.testing.assert_array_equal(part, other)
+    assert told.select([1.0, 0.4]) in ("b", "c")
 
 
 @pytest.mark.usefixtures("interpreting")

@@ -10,17 +10,24 @@ from scipy import integrate
 
 import zib
 from tests.live.scene import Clock
-from zib.contextual import LaplaceTS
+from zib.contextual import Adaptive, ByCategory, LaplaceTS
 from zib.core.entry import interpreted
 from zib.core.validate import InvalidParameterError
 from zib.live import Ledger
-from zib.live.learning import zero_share
+from zib.live.answers import LedgerError
+from zib.live.book import Book
+from zib.live.learning import Learning, zero_share
 from zib.live.model import Versioned
 from zib.live.replay import replay
 from zib.stats.delay import pending_weight
 
 DAY = 86_400.0
 POLICY = LaplaceTS(memory=256)
+POLICIES = {
+    "LaplaceTS": POLICY,
+    "Adaptive": Adaptive(n_arms=1, memory=256),
+    "Adaptive ts": Adaptive(n_arms=1, kind="ts", memory=256),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +45,12 @@ def clock():
 def opened(database, clock, **given):
     settings = {"arms": ["a", "b"], "policy": POLICY, "window": "7d", "draws": 100, "features": 2}
     return Ledger(database, clock=clock, background=False, **{**settings, **given})
+
+
+@pytest.fixture(params=POLICIES)
+def policy(request):
+    """A policy whose models are of each arm by itself, and one that learns from all arms."""
+    return POLICIES[request.param]
 
 
 def learned(ledger):
@@ -203,7 +216,7 @@ def test_other_ways_to_learn(database, clock, learn):
         assert learned(ledger) == (30, 10)
 
 
-def test_what_changes_later_is_put_right(database, clock):
+def test_what_changes_later_is_put_right(database, clock, policy):
     with opened(database, clock) as ledger:
         found = ledger.decide_many([f"k{n}" for n in range(20)], contexts=[[1.0, 0.5]] * 20)
         ledger.event_many([(f"e{n}", found[n].id, 3.0) for n in range(10)])
@@ -219,10 +232,10 @@ def test_what_changes_later_is_put_right(database, clock):
         assert learned(ledger) == (18, 9)
 
 
-def test_a_version_is_the_fold_of_the_log(database, clock):
+def test_a_version_is_the_fold_of_the_log(database, clock, policy):
     """Learning as it comes and learning all of it anew agree once all is closed."""
     rng = np.random.default_rng(4)
-    with opened(database, clock, learn="event") as ledger:
+    with opened(database, clock, policy=policy, learn="event") as ledger:
         ledger._coming = []
         for _ in range(5):
             play(ledger, clock, rng, 10)
@@ -233,7 +246,7 @@ def test_a_version_is_the_fold_of_the_log(database, clock):
         ledger.refresh()
         tally = ledger._book.model.bandit._tally.pulls.copy()
         version = ledger._book.model.version
-    with opened(database, clock, learn="event") as ledger:
+    with opened(database, clock, policy=policy, learn="event") as ledger:
         assert ledger._book.model.version == version
         assert np.array_equal(ledger._book.model.bandit._tally.pulls, tally)
         ledger.refresh()  # a new leader learns anew
@@ -241,9 +254,9 @@ def test_a_version_is_the_fold_of_the_log(database, clock):
         assert np.array_equal(ledger._book.model.bandit._tally.pulls, tally)
 
 
-def test_decisions_are_replayed(database, clock):
+def test_decisions_are_replayed(database, clock, policy):
     rng = np.random.default_rng(6)
-    with opened(database, clock, evidence=2) as ledger:
+    with opened(database, clock, policy=policy, evidence=2) as ledger:
         ledger._coming = []
         for k in range(6):
             play(ledger, clock, rng, 8)
@@ -261,6 +274,108 @@ def test_decisions_are_replayed(database, clock):
         reader.begin()
         found = replay(reader)
         assert (found.decisions, found.replayed, found.problems) == (48, 48, [])
+
+
+def same_arrays(one, other):
+    """Whether two states hold the same numbers, bit for bit; scratch space does not count."""
+    if isinstance(one, tuple):
+        names = getattr(one, "_fields", range(len(one)))
+        pairs = zip(names, one, other, strict=True)
+        return all(same_arrays(a, b) for name, a, b in pairs if name not in SCRATCH)
+    return np.array_equal(one, other, equal_nan=True)
+
+
+SCRATCH = ("work", "evidence")
+
+
+def test_arms_and_corrections_are_learned_alike_by_all_who_serve(database, clock, policy):
+    """A version that is read, whole or in pieces, goes on bit for bit as the one that was made."""
+    rng = np.random.default_rng(11)
+    with opened(database, clock, policy=policy, evidence=2) as ledger:
+        ledger._coming = []
+        for k in range(12):
+            play(ledger, clock, rng, 12)
+            found = ledger.decide(f"then {k}", context=[1.0, 0.1 * k])
+            if k in (2, 5):
+                ledger.add_arm(f"new {k}")
+            if k == 4:
+                ledger.retire_arm("a")
+            if k == 6:
+                ledger.cancel(found.id)
+            if k == 7:
+                ledger.event("paid", found.id, 3.0)
+                ledger._keeper.refresh(force=False)
+                ledger.revise("refund", found.id, 0.0)
+            ledger._keeper.refresh(force=k in (3, 8))
+            serving, reader = ledger._book.model, ledger._database.reader()
+            reader.begin()
+            ((text,),) = reader.rows(
+                "SELECT content FROM model WHERE version = $1", serving.version
+            )
+            learning = Learning(Book(1, ledger.name, ledger._book.configuration))
+            read = learning.load(reader, serving.version, text)
+            reader.rollback()
+            assert read.labels == serving.labels
+            assert same_arrays(read.bandit._state, serving.bandit._state)
+        assert serving.bandit._tally.nonzero.sum() > 20
+        assert ledger.check()
+        assert not ledger.replay().problems
+        chances = ledger._database.reader().rows("SELECT MIN(probability) FROM decision")
+        assert chances[0][0] >= 0.001
+
+
+def test_a_version_that_could_not_be_written_is_made_up_for(database, clock, policy, monkeypatch):
+    rng = np.random.default_rng(12)
+    with opened(database, clock, policy=policy, evidence=2) as ledger:
+        ledger._coming = []
+        play(ledger, clock, rng, 40)
+        ledger.refresh()
+        for new in ("c", "d", "e"):
+            play(ledger, clock, rng, 20)
+            if new == "e":
+                ledger._keeper._makes.to_correct = 1  # so everything is learned anew
+            with monkeypatch.context() as patch:
+                patch.setattr(ledger._keeper, "_write", lambda made: fail())
+                with pytest.raises(LedgerError, match="the disk is full"):
+                    ledger._keeper.refresh(force=new == "e")
+            if new == "d":
+                ledger.add_arm(new)
+            before = ledger._book.model.version
+            ledger._keeper.refresh(force=False)  # nothing has happened since
+            assert ledger._book.model.version == before + 1
+            assert ledger._book.model.whole
+            play(ledger, clock, rng, 10)
+            ledger._keeper.refresh(force=False)
+            assert not ledger._book.model.whole
+        play(ledger, clock, rng, 5)
+        assert not ledger.replay().problems
+
+
+def fail():
+    raise LedgerError("the disk is full")
+
+
+def test_a_policy_for_all_arms_follows_the_arms(database, clock):
+    """Whatever number of arms it was given with; and a bandit plays what it was made with."""
+    with opened(database, clock, policy=Adaptive(n_arms=7, kind="ts")) as ledger:
+        assert ledger._book.model.bandit.spec == Adaptive(n_arms=2, kind="ts")
+        ledger.add_arm("c")
+        ledger.refresh()
+        assert ledger._book.model.bandit.spec.n_arms == 3
+    for n in (3, 5):
+        with opened(database, clock, arms=None, policy=Adaptive(n_arms=n, kind="ts")) as ledger:
+            assert ledger._book.model.bandit.spec.n_arms == 3
+    with pytest.raises(InvalidParameterError, match="`policy` must be what the bandit"):
+        opened(database, clock, arms=None, policy=Adaptive(n_arms=3))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(None, Adaptive(n_arms=1, kind="ts")), (LaplaceTS(), LaplaceTS())]
+)
+def test_a_bandit_goes_on_with_the_policy_it_was_made_with(database, clock, given, kept):
+    for policy in (given, None):
+        with opened(database, clock, policy=policy) as ledger:
+            assert ledger._book.configuration.policy == kept
 
 
 def test_an_encoder_is_kept_with_the_bandit(database, clock):
@@ -282,6 +397,7 @@ def test_an_encoder_is_kept_with_the_bandit(database, clock):
 def test_bad_arguments_are_refused(database, clock):
     for given, words in (
         ({"policy": zib.mab.ZIAdaptive()}, "`policy` must be a contextual policy"),
+        ({"policy": ByCategory(spec=POLICY, categories=2)}, "`policy` must not need the category"),
         ({"features": None, "encoder": object()}, "`encoder` must be a zib.Encoder"),
         ({"features": None, "encoder": zib.Encoder()}, "`encoder` must be fitted"),
     ):

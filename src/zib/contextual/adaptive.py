@@ -40,7 +40,7 @@ from zib.contextual.policy import (
 from zib.core import kernel
 from zib.core import validate as check
 from zib.core.registry import borrowing
-from zib.core.spec import Spec, derived, optional, positive, real, whole
+from zib.core.spec import Spec, choice, derived, optional, positive, real, whole
 from zib.core.stacked import row_of, stacked
 from zib.core.state import ArmState, rearranged
 from zib.mab.adaptive import (
@@ -63,6 +63,7 @@ OCCURRENCE_SCALES = 5  # up to 4: what a link does beyond that is hardly to be t
 # Prior precisions of intercepts: arms differ by 2 in the linear predictor of the occurrence, and by
 # three standard deviations of the noise in the magnitude.
 OCCURRENCE_INTERCEPT, MAGNITUDE_INTERCEPT = 0.25, 0.1
+TS = 1
 
 
 class Adaptive(Spec):
@@ -87,9 +88,12 @@ class Adaptive(Spec):
     doubt
         Prior probability, in (0, 1), that a part does not depend on the features.
     scale
-        Factor of the width of indices; 0 plays the largest estimate.
+        Factor of the width of indices and of draws; 0 plays the largest estimate.
     memory
         Observations kept for refitting (≥ 256) by every arm; older ones are summarised.
+    kind
+        Where features matter, ``"ucb"`` (default) plays the largest index. ``"ts"`` draws: for logs
+        that other policies are evaluated on, and the default of a contextual `zib.live.Ledger`.
 
     Notes
     -----
@@ -104,7 +108,10 @@ class Adaptive(Spec):
     V = p²·V_mu + mu²·V_p + V_mu·V_p, where V_mu and V_p are the variances of what the models with
     features contribute. As in `ZIAdaptive` ℓ = log(1 + t/(n·K)) after t rounds with K arms; here n
     is the variance of one reward over V, as many rewards as would make an arm without features
-    known as well. Where neither part depends on the features, arms have the scores of `ZIAdaptive`.
+    known as well. With ``kind="ts"`` the linear predictors of both parts are drawn from the normal
+    approximation of their posterior, and the score is the product of what follows from them, but at
+    least p·mu and at most the index, as in `ZIAdaptive`.
+    Where neither part depends on the features, arms have the scores of `ZIAdaptive`.
     A probability below 0.01 or above 0.99 counts as 0 or 1. There is no theorem. Include a 1 in the
     features: without an intercept all features together have to explain that rewards are rare, and
     they will look as if they did.
@@ -118,7 +125,7 @@ class Adaptive(Spec):
     >>> bandit = zib.ContextualBandit(arms=["red", "blue"], n_features=5, seed=1)
     >>> bandit.spec
     Adaptive(n_arms=2, sigma=None, link='logit', magnitude='ridge', doubt=0.2, scale=1.0,
-             memory=4096)
+             memory=4096, kind='ucb')
     >>> rng = np.random.default_rng(0)
     >>> for _ in range(600):
     ...     user = np.append(1.0, rng.normal(size=4))
@@ -138,10 +145,15 @@ class Adaptive(Spec):
     doubt: float = real(low=0, high=1, closed="neither", default=0.2)
     scale: float = real(low=0, default=1.0)
     memory: int = KEPT
+    kind: str = choice(("ucb", "ts"), default="ucb")
     plain: Any = derived(lambda fields: ZIAdaptive())  # what plays where features do not matter
     own_models: ClassVar[bool] = True
-    label = "Adaptive"
-    looks = {"Adaptive": "#117733 * heavy"}
+    looks = {"Adaptive": "#117733 * heavy", "Adaptive TS": "#117733 * dashdot"}
+
+    @property
+    def label(self) -> str:
+        """A short name for figures and tables."""
+        return "Adaptive TS" if self.parameters()["kind"] == "ts" else "Adaptive"
 
     def check(self) -> None:
         """Refuse estimates that are no posterior mode, or several of them."""
@@ -173,7 +185,7 @@ class State(NamedTuple):
 
     def with_arms(self, fresh: State, sources: Sequence[int]) -> State:
         """Return the state of other arms: for each the arm it was, or −1 if it is new."""
-        copy_arms(self.arms, fresh.arms, np.asarray(sources, dtype=np.int64), 0)
+        copy_arms(self.arms, fresh.arms, np.asarray(sources, dtype=np.int64))
         plain = rearranged(self.plain, fresh.plain, sources)
         kernel.refresh_all(ZIAdaptive(), plain)
         groups = copy.deepcopy((self.occurrence, self.magnitude))
@@ -307,14 +319,31 @@ def _drawn_magnitude(plain: Any, arm: int, common: Any, rng: Any) -> float:
 
 @borrowing
 def _predict(spec: Any, state: Any, arm: int, z: Any, w: Any, k: int, work: Any) -> None:
-    """Write both linear predictors of column k and their variances into work[:4, 0]."""
+    """Write both linear predictors of column k and their variances into work[:4, k]."""
+    j = k + 1
     occurrence = row_of(state.arms.occurrence, arm)
-    linear_forms(occurrence.coef, w[:, k : k + 1], work[ETA, :1])
-    quadratic_forms(occurrence.curvature.inverse, w[:, k : k + 1], work[5], work[ETA_VARIANCE, :1])
+    linear_forms(occurrence.coef, w[:, k:j], work[ETA, k:j])
+    quadratic_forms(occurrence.curvature.inverse, w[:, k:j], work[5], work[ETA_VARIANCE, k:j])
     magnitude = row_of(state.arms.magnitude, arm)
-    linear_forms(magnitude.coef, z[:, k : k + 1], work[ZETA, :1])
-    variances(spec.magnitude, magnitude, z[:, k : k + 1], work[5], work[ZETA_VARIANCE, :1])
-    work[ZETA_VARIANCE, 0] *= _noise(spec, state, arm)
+    linear_forms(magnitude.coef, z[:, k:j], work[ZETA, k:j])
+    variances(spec.magnitude, magnitude, z[:, k:j], work[5], work[ZETA_VARIANCE, k:j])
+    work[ZETA_VARIANCE, k] *= _noise(spec, state, arm)
+
+
+@borrowing
+def _chance(spec: Any, eta: float) -> float:
+    return min(value(spec.link, eta), 1.0)
+
+
+@borrowing
+def _size(spec: Any, zeta: float) -> float:
+    return min(max(value(spec.magnitude.link, zeta), -LARGEST), LARGEST)
+
+
+@borrowing
+def _draw(spec: Any, work: Any, row: int, k: int, rng: Any) -> float:
+    """Draw the linear predictor in a row of `work`; its variance is in the next one."""
+    return float(work[row, k] + spec.scale * math.sqrt(work[row + 1, k]) * rng.standard_normal())
 
 
 @borrowing
@@ -326,7 +355,7 @@ def _rounded(weight: float) -> float:
 
 
 @borrowing
-def _scores(
+def _scores_again(
     spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
 ) -> None:
     plain = state.plain
@@ -342,25 +371,41 @@ def _scores(
         if by_eta == 0.0 and by_zeta == 0.0:
             out[k] = score(spec.plain, plain, arm, common, rng)
             continue
-        _predict(spec, state, arm, z, w, k, work)
         prob, var_p, mu, var_mu = 0.0, 0.0, 0.0, 0.0
+        more_prob, more_mu = 0.0, 0.0  # by which draws exceed these
         if by_eta > 0.0:
-            prob = by_eta * min(value(spec.link, work[ETA, 0]), 1.0)
-            slope = by_eta * derivative(spec.link, work[ETA, 0])
-            var_p = slope * slope * work[ETA_VARIANCE, 0]
+            prob = by_eta * _chance(spec, work[ETA, k])
+            if spec.kind == TS:
+                more_prob = by_eta * _chance(spec, _draw(spec, work, ETA, k, rng)) - prob
+            slope = by_eta * derivative(spec.link, work[ETA, k])
+            var_p = slope * slope * work[ETA_VARIANCE, k]
         if by_eta < 1.0:
             prob += (1.0 - by_eta) * _drawn_probability(plain, arm, rng)
         if by_zeta > 0.0:
-            mean = value(spec.magnitude.link, work[ZETA, 0])
-            mu = by_zeta * min(max(mean, -LARGEST), LARGEST)
-            slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, 0]), LARGEST)
-            var_mu = min(slope * slope * work[ZETA_VARIANCE, 0], LARGEST * LARGEST)
+            mu = by_zeta * _size(spec, work[ZETA, k])
+            if spec.kind == TS:
+                more_mu = by_zeta * _size(spec, _draw(spec, work, ZETA, k, rng)) - mu
+            slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, k]), LARGEST)
+            var_mu = min(slope * slope * work[ZETA_VARIANCE, k], LARGEST * LARGEST)
         if by_zeta < 1.0:
             mu += (1.0 - by_zeta) * _drawn_magnitude(plain, arm, common, rng)
         variance = prob * prob * var_mu + mu * mu * var_p + var_mu * var_p
         of_one_reward = mu * mu * prob * (1.0 - prob) + prob * _noise(spec, state, arm)
         level = math.log1p(rounds_per_arm * variance / max(of_one_reward, 1e-300))
         out[k] = prob * mu + spec.scale * math.sqrt(2.0 * level * variance)
+        if spec.kind == TS:
+            drawn = (prob + more_prob) * (mu + more_mu)
+            out[k] = max(prob * mu, min(drawn, out[k]))
+
+
+@borrowing
+def _scores(
+    spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
+) -> None:
+    if _rounded(state.occurrence.weight[0]) + _rounded(state.magnitude.weight[0]) > 0.0:
+        for k in range(out.size):
+            _predict(spec, state, arms[k], z, w, k, work)
+    _scores_again(spec, state, arms, z, w, rng, work, out)
 
 
 @borrowing
@@ -381,7 +426,7 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
         arm = arms[k]
         _predict(spec, state, arm, z, w, k, work)
         for row in range(4):
-            out[row, k] = work[row, 0]
+            out[row, k] = work[row, k]
         out[COVARIANCE, k] = 0.0
         rounds, paid = plain.pulls[arm], plain.nonzero[arm]
         prob = (paid + 0.5) / (rounds + 1.0)
@@ -396,5 +441,11 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
 
 
 register_policy(
-    Adaptive, init=_init, scores=_scores, update=_update, moments=_moments, randomized=True
+    Adaptive,
+    init=_init,
+    scores=_scores,
+    scores_again=_scores_again,
+    update=_update,
+    moments=_moments,
+    randomized=True,
 )

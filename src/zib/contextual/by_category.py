@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from zib.contextual import policy
 from zib.contextual.joint import LARGEST
 from zib.contextual.links import derivative, value
+from zib.contextual.per_arm import regrouped
 from zib.contextual.policy import (
     COVARIANCE,
     ETA,
@@ -30,11 +32,6 @@ def _divisible(spec: Any) -> Any:
     lookup_policy(spec)
     if isinstance(spec, ByCategory):
         raise check.InvalidParameterError("`spec` must not be split already; got ByCategory")
-    if hasattr(spec, "plain"):
-        raise check.InvalidParameterError(
-            "`spec` must judge arms by their features alone, as Disjoint does; got "
-            f"{type(spec).__name__}"
-        )
     if is_interpreted(spec) or not hasattr(getattr(spec, "magnitude", None), "link"):
         raise check.InvalidParameterError(
             "`spec` must be a policy with models of occurrence and magnitude that are ours, such "
@@ -49,7 +46,8 @@ class ByCategory(Spec):
     Parameters
     ----------
     spec
-        A contextual policy, such as ``LaplaceTS()`` or ``Disjoint(spec=LaplaceTS(), n_arms=3)``.
+        A contextual policy, such as ``LaplaceTS()``, ``Disjoint(spec=LaplaceTS(), n_arms=3)`` or
+        ``Adaptive(n_arms=3, kind="ts")``.
     categories
         Number of categories (≥ 2), 1, 2, …; a reward comes with one of them (`category` of
         `zib.ContextualBandit.update`), and with none where nothing happened.
@@ -103,6 +101,27 @@ class Categories(NamedTuple):
     """The states of all parts, array by array with the category as first index."""
 
     parts: Any
+
+    def with_arms(self, fresh: Categories, sources: Sequence[int]) -> Categories:
+        """Return the state of other arms: for each the arm it was, or −1 if it is new."""
+        for category in range(1, _number(self.parts) + 1):
+            empty = part_of(fresh, category)
+            _put(regrouped(part_of(self, category), empty, sources), empty)
+        return fresh
+
+
+def _number(parts: Any) -> int:
+    """Return the first index of the arrays of a state."""
+    return _number(parts[0]) if isinstance(parts, tuple) else len(parts)
+
+
+def _put(state: Any, into: Any) -> None:
+    """Copy the arrays of one state into those of another."""
+    if isinstance(state, tuple):
+        for part, other in zip(state, into, strict=True):
+            _put(part, other)
+    else:
+        into[...] = state
 
 
 def part_of(state: Categories, category: int) -> Any:

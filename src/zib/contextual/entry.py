@@ -14,7 +14,7 @@ from numba.extending import overload
 
 from zib.contextual import policy
 from zib.contextual.links import inverse, value
-from zib.contextual.policy import choose
+from zib.contextual.policy import choose, choose_again
 from zib.contextual.tally import NO_TALLY, Tally, count
 from zib.core.entry import Entry, LoosePin, pinned
 from zib.core.kernel import CALLED, borrowing
@@ -185,8 +185,9 @@ def count_choices(pin: Any, arms: Any, draws: int, counts: Any) -> None:
     """Add up how often each of the actions that were loaded is chosen in `draws` decisions."""
     spec, state, rng, space = pin.spec, pin.state, pin.rng, pin.out
     out = space.out[: counts.size]
-    for _ in range(draws):
-        counts[choose(spec, state, arms, space.z, space.w, rng, space.work, out)] += 1
+    counts[choose(spec, state, arms, space.z, space.w, rng, space.work, out)] += 1
+    for _ in range(draws - 1):
+        counts[choose_again(spec, state, arms, space.z, space.w, rng, space.work, out)] += 1
 
 
 @Entry

@@ -164,9 +164,8 @@ def regrouped(state: Any, fresh: Any, sources: Sequence[int]) -> Any:
     """
     if isinstance(state, ByArm):
         chosen = np.asarray(sources, dtype=np.int64)
-        lead = state.clock.rounds.ndim - 1  # indices in front of that of the arm
-        copy_arms(state.arms, fresh.arms, chosen, lead)
-        fresh.arms.clock.rounds[...] = np.expand_dims(state.clock.rounds, lead)
+        copy_arms(state.arms, fresh.arms, chosen)
+        fresh.arms.clock.rounds[...] = state.clock.rounds
         fresh.arms.clock.arms[...] = float(chosen.size)
         return ByArm(fresh.arms, copy.deepcopy(state.clock))
     if hasattr(state, "with_arms"):
@@ -176,15 +175,14 @@ def regrouped(state: Any, fresh: Any, sources: Sequence[int]) -> Any:
     return copy.deepcopy(state)
 
 
-def copy_arms(old: Any, new: Any, chosen: Any, lead: int) -> None:
-    """Copy what is known about arms to their new places; `lead` indices are before the arm's."""
+def copy_arms(old: Any, new: Any, chosen: Any) -> None:
+    """Copy what is known about arms, the first index of all arrays, to their new places."""
     if isinstance(old, tuple):
         for part, fresh in zip(old, new, strict=True):
-            copy_arms(part, fresh, chosen, lead)
+            copy_arms(part, fresh, chosen)
         return
-    for k in np.flatnonzero(chosen >= 0):
-        at = (slice(None),) * lead
-        new[(*at, k)] = old[(*at, chosen[k])]
+    known = chosen >= 0
+    new[known] = old[chosen[known]]
 
 
 register_policy(Disjoint, init=_init, scores=_scores, update=_update, moments=_moments)

@@ -51,6 +51,7 @@ class ContextualPolicy(NamedTuple):
 
     init: Callable[[Any, int, int], Any]
     scores: Kernel
+    scores_again: Kernel
     update: Kernel
     learn: Kernel
     moments: Kernel
@@ -63,6 +64,13 @@ POLICIES = Registry("contextual policy", "zib.contextual.register_policy(...)")
 @POLICIES.kernel(CALLED)
 def scores(spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any) -> None:
     """Write one score per action into `out`."""
+
+
+@POLICIES.kernel(CALLED)
+def scores_again(
+    spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
+) -> None:
+    """Write scores of the same actions again, right after `scores` with the same state."""
 
 
 @POLICIES.kernel(CALLED)
@@ -94,6 +102,7 @@ def register_policy(
     update: Kernel,
     moments: Kernel,
     learn: Kernel | None = None,
+    scores_again: Kernel | None = None,
     randomized: bool | Callable[[Any], bool] = False,
 ) -> None:
     """Make a contextual policy known to the interpreter and to the compiler.
@@ -122,6 +131,9 @@ def register_policy(
         ``learn(spec, state, arm, z, w, reward, category)``: the same as `update` for policies that
         use the category a reward came with, 1, 2, … or 0 where nothing happened. Their specs say
         in `n_categories` how many there are.
+    scores_again
+        The same as `scores`, where that was the last to write into `work`, for the same state and
+        actions: for policies that draw again and again from what has to be computed only once.
     randomized
         Whether `scores` draws random numbers, or a function of the spec that says so.
     """
@@ -130,6 +142,7 @@ def register_policy(
         ContextualPolicy(
             init,
             borrowing(scores),
+            borrowing(scores_again or scores),
             borrowing(update),
             borrowing(learn or _ignore_category),
             borrowing(moments),
@@ -162,6 +175,15 @@ def init(spec: Any, n_magnitude: int, n_occurrence: int) -> Any:
 def choose(spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any) -> int:
     """Return the column of the action with the largest score."""
     scores(spec, state, arms, z, w, rng, work, out)
+    return argmax_random(out, rng)
+
+
+@borrowing
+def choose_again(
+    spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
+) -> int:
+    """Return the column of the largest score, right after `choose` with the same state."""
+    scores_again(spec, state, arms, z, w, rng, work, out)
     return argmax_random(out, rng)
 
 

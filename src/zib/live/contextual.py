@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from zib.contextual.adaptive import Adaptive
 from zib.contextual.encoder import Encoder
 from zib.contextual.entry import LARGEST_FEATURE
-from zib.contextual.joint import LaplaceTS
-from zib.contextual.per_arm import Disjoint
+from zib.contextual.per_arm import Disjoint, is_split, with_arms
 from zib.core import kernel, validate
 from zib.core.validate import InvalidParameterError, InvalidTypeError
 from zib.live.answers import LedgerError
@@ -37,7 +37,11 @@ FEWER_DRAWS = 10  # the allocation is computed for each decision, so with so man
 
 
 def contextual_policy(policy: Any, encoder: Any) -> Any:
-    """Return the policy that every arm has for itself, or raise."""
+    """Return the policy as it is kept, or raise.
+
+    It is the policy that every arm has for itself; or one that has models of its own for each of
+    its arms, `Adaptive`, kept as one of a single arm: a ledger knows how many there are.
+    """
     if encoder is not None:
         if not isinstance(encoder, Encoder):
             raise InvalidTypeError(
@@ -49,13 +53,20 @@ def contextual_policy(policy: Any, encoder: Any) -> Any:
                 "`encoder` must be fitted, by encoder.fit(frame); got one that is not"
             )
     if policy is None:
-        return LaplaceTS()
+        return Adaptive(n_arms=1, kind="ts")
     if type(policy) in kernel.REGISTRY:
         raise InvalidTypeError(
             "`policy` must be a contextual policy where `features` or `encoder` is given; "
             f"got {type(policy).__name__}, a policy without features"
         )
     policy = policy.spec if isinstance(policy, Disjoint) else policy
+    if getattr(policy, "n_categories", 0):
+        raise InvalidParameterError(
+            "`policy` must not need the category of a reward, which events do not have; got "
+            f"{type(policy).__name__}"
+        )
+    if is_split(policy) and not kernel.is_interpreted(policy):
+        return with_arms(policy, 1)
     try:
         Disjoint(spec=policy, n_arms=1)
     except InvalidParameterError as error:
@@ -104,9 +115,9 @@ def features_of(context: str | None) -> Numbers:
 
 def new_bandit(configuration: Configuration, labels: Sequence[Hashable]) -> ContextualBandit:
     """Return a bandit that has learned nothing."""
-    spec = Disjoint(spec=configuration.policy, n_arms=len(labels))
+    policy, n_arms = configuration.policy, len(labels)
     bandit = ContextualBandit(
-        spec,
+        with_arms(policy, n_arms) if is_split(policy) else Disjoint(spec=policy, n_arms=n_arms),
         arms=labels,
         n_features=n_features(configuration),
         seed=0,

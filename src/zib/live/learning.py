@@ -152,7 +152,7 @@ class Learning:
             str, int
         ] = {}  # learned as zeros while a reward may come, with their times
         self._newest = 0  # decision that was taken up
-        self._unwritten: list[Learned] = []
+        self._missing = False  # whether the last version that was made has not been written
         self._versions = self._since_whole = 0  # since the last whole one
         self._drained: list[tuple[str, int, int]] = []
         self._arms: Arms | None = None
@@ -219,12 +219,12 @@ class Learning:
             learned += self._due_zeros(c, list(self._waiting))
         if force and self.to_correct:
             return self._anew(c, version, now, arms, gently=False)
-        if not (learned or force or arms != self._arms):
+        if not (learned or force or self._missing or arms != self._arms):
             return None
         _learn(self._bandit, c, learned)
-        self._unwritten += learned
-        whole = self._versions >= WHOLE_EVERY or self._since_whole >= MOST_SINCE
-        return self._version(version, now, arms, whole=whole)
+        # a version that is loaded goes on from the one before, which must be there
+        long = self._versions >= WHOLE_EVERY or self._since_whole >= MOST_SINCE
+        return self._version(version, now, arms, None if long or self._missing else learned)
 
     def written(self, made: Versioned) -> None:
         """Take note that a version is in the database."""
@@ -232,7 +232,7 @@ class Learning:
         self._last = made.version
         self._versions = 0 if made.whole else self._versions + 1
         self._since_whole = 0 if made.whole else self._since_whole + len(made.learned)
-        self._unwritten.clear()
+        self._missing = False
 
     def chores(self, now: int) -> Callable[[Connection], None] | None:
         """Return what is to be written besides versions: that changes were read."""
@@ -256,13 +256,15 @@ class Learning:
     def _step(self) -> float:
         return self._book.rules.horizon / AGEING
 
-    def _version(self, version: int, now: int, arms: Arms, *, whole: bool) -> ContextualModel:
+    def _version(
+        self, version: int, now: int, arms: Arms, learned: Sequence[Learned] | None
+    ) -> ContextualModel:
+        """Return the version that has learned this since the one before; None: a whole one."""
         assert self._bandit is not None
-        self._arms = arms
-        learned = () if whole else tuple(self._unwritten)
+        self._arms, self._missing = arms, True
         return ContextualModel(
             self._book.name, self._book.configuration, version, now, *arms,
-            copy.copy(self._bandit), learned, whole,
+            copy.copy(self._bandit), learned or (), learned is None,
         )  # fmt: skip
 
     def _look(self, c: Connection, now: int, arms: Arms) -> None:
@@ -345,7 +347,6 @@ class Learning:
         start = time.thread_time()
         self._changed(c)
         self._waiting, self._zeros, self._newest = {}, {}, 0
-        self._unwritten.clear()
         self._look(c, now, arms)
         self._bandit = new_bandit(self._book.configuration, arms.labels)
         for rows in self._log(c):
@@ -358,7 +359,7 @@ class Learning:
         self._again_at = time.monotonic() + max(
             REBUILD * cost, self._book.rules.horizon / SECOND / REBUILDS
         )
-        return self._version(version, now, arms, whole=True)
+        return self._version(version, now, arms, None)
 
     def _log(self, c: Connection) -> Iterator[list[Any]]:
         """Return all decisions in their order, in pieces."""

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from zib.core import validate
 from zib.live import engine
-from zib.live.answers import Change, Decision, LedgerError, Parked, Receipt
-from zib.live.arms import add_arm, changes, set_shadow, set_status
+from zib.live.answers import Decision, LedgerError, Parked, Receipt
+from zib.live.arms import add_arm, set_shadow, set_status
 from zib.live.book import ACTIVE, PAUSED, RETIRED, Book, Reported, Work
 from zib.live.database import Connection, Database, open_database
 from zib.live.keeper import Keeper
 from zib.live.opening import Given, open_book
 from zib.live.outcome import EVENT, REVISION, SECOND, Outcome
-from zib.live.pages import looking
 from zib.live.requests import Requests, arm_labels, as_list
-from zib.live.settings import Settings, text
+from zib.live.settings import text
+from zib.live.told import Told
 from zib.live.writer import Writer
 from zib.stats.delay import DelayDistribution
 
-if TYPE_CHECKING:
-    from zib.live.check import Check
-    from zib.live.export import Exported
-    from zib.live.overview import Overview
-    from zib.live.replay import Replay
-    from zib.live.status import Status
 
-
-class Ledger:
+class Ledger(Told):
     """A bandit on live traffic: it decides, waits for what happens, and learns.
 
     Every decision and every event is in a database before the call returns. The zero of a
@@ -51,8 +43,9 @@ class Ledger:
         made with: nothing else may be given, and nothing needs to.
     policy
         A multi-armed policy whose statistics are sums over rewards, by default
-        `zib.mab.ZIAdaptive`; or a contextual one, by default `zib.contextual.LaplaceTS`, of which
-        every arm gets a model of its own.
+        `zib.mab.ZIAdaptive`; or a contextual one, by default `zib.contextual.Adaptive` with
+        ``kind="ts"``, whose number of arms follows those of the ledger. Of others, such as
+        `zib.contextual.LaplaceTS`, every arm gets a model of its own.
     window
         How long after a decision events are expected: seconds, or text such as ``"7d"``. Needed to
         make a bandit.
@@ -215,16 +208,6 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<Ledger {self.name!r}: {len(self._book.labels)} arms>"
-
-    @property
-    def name(self) -> str:
-        """Name of the bandit."""
-        return self._book.name
-
-    @property
-    def settings(self) -> Settings:
-        """How it waits, counts and shares."""
-        return self._book.configuration.settings
 
     @property
     def arms(self) -> dict[Hashable, str]:
@@ -429,99 +412,6 @@ class Ledger:
         """Serve one arm whatever the policy wants, or None: what the policy wants."""
         number, who = None if arm is None else self._requests.number("arm", arm), _who(who)
         self._change_arms(lambda c: set_shadow(c, self._book, number, self._now(), who))
-
-    def audit(self, most: int = 100) -> list[Change]:
-        """Return what was changed by hand, the latest first, and who did it."""
-        most = validate.integer("most", most, low=1, high=1_000_000)
-        with looking(self._database) as connection:
-            return changes(connection, self._book.number, most)
-
-    # ------------------------------------------------------------------------------- looking back
-
-    def statistics(self, level: float = 0.95) -> Status:
-        """Return what is known now: arms, the delay of rewards, and what went astray.
-
-        `level` is that of the intervals, which hold at whatever time one looks.
-        """
-        from zib.live.status import status
-
-        level = validate.real("level", level, low=0.0, high=1.0, closed="neither")
-        with looking(self._database) as connection:
-            found = status(connection, self.name, level=level, now=self._now())
-        problem = None if self._keeper is None else self._keeper.problem
-        return dataclasses.replace(found, problem=problem)
-
-    def overview(self, level: float = 0.95) -> Overview:
-        """Return everything that the page of the bandit shows: gain, arms, history, advice.
-
-        `level` is that of the intervals, each of which holds at whatever time one looks.
-        """
-        from zib.live.advice import advised
-        from zib.live.overview import overview
-
-        level = validate.real("level", level, low=0.0, high=1.0, closed="neither")
-        with looking(self._database) as connection:
-            found = overview(connection, self.name, level=level, now=self._now())
-        problem = None if self._keeper is None else self._keeper.problem
-        return advised(found, problem, self.settings)
-
-    def check(self) -> Check:
-        """Compare what is stored with the log: the statistics must be its fold.
-
-        What happens meanwhile is neither seen nor held up.
-        """
-        from zib.live.check import check
-
-        with looking(self._database) as connection:
-            return check(connection, self.name, now=self._now())
-
-    def replay(self) -> Replay:
-        """Draw every logged decision again from its model version, key and eligible arms.
-
-        The result says how many came out with the logged arm and probability, and which did not.
-        """
-        from zib.live.replay import replay
-
-        with looking(self._database) as connection:
-            return replay(connection, self.name)
-
-    def export(
-        self,
-        out: Any = None,
-        *,
-        pending: str = "leave-out",
-        since: Any = None,
-        until: Any = None,
-        kind: str | None = None,
-        seed: int = 0,
-    ) -> Exported:
-        """Return the log, one row per decision, or write it to a file.
-
-        Parameters
-        ----------
-        out
-            File to write, ending with .parquet or .csv; without it the rows stay in memory. The
-            result's `log` is for `zib.ope.evaluate` and `zib.advise.advise`.
-        pending
-            What becomes of decisions whose reward may still come, those younger than window and
-            grace: "leave-out"; "thin" keeps those with a reward and of the others a random part, so
-            that the rows are like those of closed decisions; "weight" keeps all, with the columns
-            ``weight`` and ``fraction``.
-        since, until
-            Times between which decisions were made: seconds since 1970, a date, or text such as
-            ``"2026-05-01"`` (UTC unless it says otherwise). A decision at `until` is left out.
-        kind
-            Only decisions of one kind: "policy", "holdout" or "shadow"; all by default.
-        seed
-            Of what "thin" draws.
-        """
-        from zib.live.export import export
-
-        with looking(self._database) as connection:
-            return export(
-                connection, out, self.name, pending=pending, since=since, until=until, kind=kind,
-                seed=seed, now=self._now(),
-            )  # fmt: skip
 
     # ----------------------------------------------------------------------------------- learning
 

@@ -285,6 +285,22 @@ def deciding_learns_nothing(spec: Any, d: int = D, q: int = Q, rounds: int = ROU
     assert not changed, f"`scores` and `moments` must not change the state; changed: {changed}"
 
 
+def drawing_again_is_drawing_anew(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
+    """`scores_again` writes what `scores` would have written, from the same stream."""
+    state, n = _trained(spec, d, q, rounds).state, 5
+    z, w = (np.ascontiguousarray(rows.T) for rows in _some_features(d, q, n))
+    found = []
+    for scores in (policy.scores, policy.scores_again):
+        rng, work, out = np.random.default_rng(1), policy.scratch(n, d, q), np.zeros(n)
+        policy.scores(spec, state, _ids(spec, n), z, w, rng, work, out)
+        for _ in range(10):
+            scores(spec, state, _ids(spec, n), z, w, rng, work, out)
+            found.append(out.copy())
+    assert np.array_equal(found[:10], found[10:], equal_nan=True), (
+        "`scores_again` must write what `scores` would have written"
+    )
+
+
 def learning_draws_nothing(spec: Any, d: int = D, q: int = Q, rounds: int = ROUNDS) -> None:
     """`update` draws no random numbers, and the same rewards teach the same."""
     # `update` has no Generator, so it could only draw from the global one
@@ -435,6 +451,7 @@ _CHECKS = (
     wrong_parameters_are_refused,
     compiled_code_decides_as_interpreted,
     deciding_learns_nothing,
+    drawing_again_is_drawing_anew,
     learning_draws_nothing,
     order_of_actions_does_not_matter,
     zeros_leave_the_magnitude,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from zib.contextual import Adaptive, JointUCB
 from zib.live import Ledger
 from zib.live.service.config import (
     BANDIT,
@@ -263,6 +264,22 @@ def test_a_policy_with_parts_is_built(tmp_path: Path) -> None:
     text = '"7d"\npolicy = "ZITS"\npolicy_parameters = {horizon = 100, sigma = 2}'
     config = load(tmp_path, LITTLE.replace('"7d"', text))
     assert config.bandits[0].parameters["policy"] == ZITS(horizon=100, sigma=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "policy"),
+    [
+        ("Adaptive", "{kind = 'ts'}", Adaptive(n_arms=1, kind="ts")),
+        ("Disjoint", "{spec = {kind = 'JointUCB'}}", JointUCB()),
+    ],
+)
+def test_a_policy_for_all_arms_need_not_say_how_many(
+    tmp_path: Path, name: str, more: str, policy: object
+) -> None:
+    text = f'"7d"\nfeatures = 2\npolicy = "{name}"\npolicy_parameters = {more}'
+    for _ in range(2):  # made, and found again
+        with load(tmp_path, LITTLE.replace('"7d"', text)).open_ledgers(background=False) as found:
+            assert found["checkout"]._book.configuration.policy == policy
 
 
 def test_ledgers_are_opened_once_and_arms_of_the_file_are_added(tmp_path: Path) -> None:

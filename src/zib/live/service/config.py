@@ -429,6 +429,8 @@ def _put_policy(content: dict[str, Any]) -> None:
 
     room = zib.contextual if "features" in content else zib.mab
     table = toml.as_table(content.pop("policy_parameters", {}), "policy_parameters")
+    if getattr(getattr(room, str(content["policy"]), None), "own_models", False):
+        table = {"n_arms": 1, **table}  # which a ledger puts right: it knows its arms
     content["policy"] = _built(room, content["policy"], table, "policy", "policy_parameters")
 
 
