@@ -90,6 +90,7 @@ SPECS = {
     "windowed kl-ucb": mab.Windowed(mab.KLUCB(scale=5.0), length=40),
     "watching zi-adaptive": mab.Watching(),
     "watching zi-ucb": mab.Watching(mab.ZIUCB(horizon=T, sigma=1.0)),
+    "watching kl-ucb recheck": mab.Watching(mab.KLUCB(scale=5.0), recheck=100),
     "pending ucb1": mab.Pending(mab.UCB1(scale=2.0), every=3, per_arm=True),
 }
 

@@ -13,7 +13,7 @@ from zib.core import kernel
 from zib.core.state import arrays, copied
 from zib.core.validate import InvalidParameterError
 from zib.env import GaussianMAB, PathMAB
-from zib.mab.watching import CAUTION, HALF_LIVES, KEPT, change_ratio
+from zib.mab.watching import AGAIN, CAUTION, HALF_LIVES, KEPT, change_ratio, is_on_trial
 from zib.sim.loop import play
 
 K = 3
@@ -54,7 +54,9 @@ class Naive:
         self.weights[arm] = np.vstack([self.weights[arm], np.ones(1 + len(HALF_LIVES))])
         self.rewards[arm].append(reward)
         for m in range(len(HALF_LIVES)):
-            if self.ratio(arm, m) > math.log(self.rounds) + CAUTION:
+            needed = math.log(self.rounds / (1 + self.changes))
+            needed += AGAIN if self.changes else CAUTION
+            if self.ratio(arm, m) > needed:
                 self.changes += 1
                 weights = self.weights[arm]
                 weights[:, 0] = weights[:, 1 + m]
@@ -145,6 +147,103 @@ def test_until_the_first_change_nothing_is_different(name):
     alone = play(INNER[name], env, rounds, 3, 0, compiled=False)
     inside = play(mab.Watching(INNER[name]), env, rounds, 3, 0, compiled=False)
     assert all(np.array_equal(a, b) for a, b in zip(alone, inside, strict=True))
+
+
+# ------------------------------------------------------------------------------- trying arms again
+
+RECHECK = 40
+
+
+def trials(spec, state, history):
+    """Learn the rewards; after each yield how often each arm was played in its trial, −1: in none.
+
+    A trial is told by the list of its rewards; means and noticed changes are those of the policy.
+    """
+    last, trial = [0] * K, [[] for _ in range(K)]
+    for t, (arm, reward) in enumerate(history, 1):
+        on_trial = bool(trial[arm]) or (t - 1 - last[arm] >= RECHECK and state.pulls[arm] > 0)
+        before = state.around.changes[0]
+        kernel.update(spec, state, arm, reward)
+        last[arm] = t
+        if on_trial:
+            trial[arm].append(reward)
+            best = max(
+                state.total[k] / state.pulls[k] for k in range(K) if k != arm and state.pulls[k]
+            )
+            if np.mean(trial[arm]) < best:
+                trial[arm] = []
+        if state.around.changes[0] > before:
+            trial[arm] = []
+        waiting = [state.pulls[k] > 0 and t - last[k] >= RECHECK for k in range(K)]
+        yield [len(trial[k]) if trial[k] or waiting[k] else -1 for k in range(K)]
+
+
+@pytest.mark.usefixtures("interpreting")
+def test_trials_are_those_of_plain_lists():
+    spec = mab.Watching(mab.UCB1(scale=3.0), recheck=RECHECK)
+    state = kernel.init(spec, K)
+    rng, out = np.random.default_rng(0), np.zeros(K)
+    longest, counted = 0, 0
+    neglected = [*history(200), *((0, r) for _, r in history(100, seed=1)), *history(900, seed=2)]
+    for t, wanted in enumerate(trials(spec, state, neglected)):
+        found = [is_on_trial(spec, state, k) for k in range(K)]
+        assert found == [n >= 0 for n in wanted]
+        assert all(state.around.tried[k] == max(n, 0) for k, n in enumerate(wanted))
+        longest = max(longest, *wanted)
+        chances = [0.0 if n < 0 else 10.0 * (n + 1) / RECHECK for n in wanted]
+        if t % 5 == 0 and 0.0 < sum(chances) <= 1.0:
+            counted += 1
+            chosen = np.zeros(K)
+            for _ in range(300):
+                kernel.scores(spec, state, rng, out)
+                chosen[out.argmax()] += np.isinf(out.max())
+            # five standard errors: wrong by chance once in a million comparisons
+            error = np.sqrt(np.multiply(chances, np.subtract(1.0, chances)) * 300)
+            assert (abs(chosen - 300 * np.array(chances)) <= 5 * error + 1e-9).all()
+    assert longest >= 3
+    assert counted >= 10
+
+
+def test_without_recheck_no_arm_is_on_trial():
+    spec = mab.Watching(mab.UCB1())
+    state = kernel.init(spec, K)
+    kernel.update(spec, state, 0, 1.0)
+    for _ in range(500):
+        kernel.update(spec, state, 1, 1.0)
+        assert not any(is_on_trial(spec, state, k) for k in range(K))
+
+
+@pytest.mark.usefixtures("interpreting")
+def test_a_batch_does_not_go_to_the_arm_that_is_due():
+    bandit = zib.Bandit(mab.Watching(mab.UCB1(), recheck=1000), n_arms=2, seed=0, draws=4000)
+    bandit.update_many([1] * 60 + [0] * 1500, [0.0] * 60 + [1.0] * 1500)
+    # binomial (500, .01): more than 25 has a probability below 1e-10
+    assert 0 <= bandit.select_many(500).count(1) <= 25
+    shares = bandit.propensities()
+    # five standard errors of 4000 draws
+    assert abs(shares[1] - 0.01) < 5 * math.sqrt(0.01 * 0.99 / 4000)
+
+
+@pytest.mark.slow
+def test_a_neglected_arm_is_found_with_recheck():
+    # Over 20 replications, the regret after the change is a tenth of that without; the limit of a
+    # half is more than five standard errors away.
+    env = PathMAB(
+        probs=[[0.5, 0.2, 0.1], [0.5, 0.2, 0.9]], means=[1.0] * 3, sigma=0.3, starts=[0, 5000]
+    )
+    regret = {
+        recheck: np.mean(
+            [
+                play(mab.Watching(recheck=recheck), env, np.array([20_000]), 1, j).regret[0]
+                for j in range(20)
+            ]
+        )
+        for recheck in (None, 200)
+    }
+    assert regret[200] < 0.5 * regret[None]
+
+
+# ---------------------------------------------------------------------------------------- noticing
 
 
 def noticed(rewards, arms=None):
@@ -241,3 +340,10 @@ def test_drift_is_auto_or_none():
 
 def test_label():
     assert mab.Watching().label == "ZI adaptive, watching"
+    assert mab.Watching(recheck=500).label == "ZI adaptive, watching, trying again after 500"
+
+
+@pytest.mark.parametrize("wrong", [0, 0.5, -3, math.inf, math.nan, "often", True])
+def test_recheck_is_a_number_of_rounds(wrong):
+    with pytest.raises(InvalidParameterError, match="`recheck` must .*; got"):
+        mab.Watching(recheck=wrong)

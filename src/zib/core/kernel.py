@@ -284,19 +284,36 @@ def is_interpreted(spec: Any) -> bool:
 
 
 def draws_randomly(spec: Any) -> bool:
-    """Whether the scores of the policy, or of the policy nested in it, are random."""
-    nested = [field for field in spec if type(field) in REGISTRY]
+    """Whether the scores of the policy, or of the policy nested in it, are random.
+
+    A policy around another says by ``adds_chance`` whether its own scores are.
+    """
+    nested = _nested(spec)
     if nested:
-        return any(draws_randomly(field) for field in nested)
+        return getattr(spec, "adds_chance", False) or any(draws_randomly(each) for each in nested)
+    return lookup(spec).randomized
+
+
+def _nested(spec: Any) -> list[Any]:
+    """Return the policies that stand in the fields of a spec."""
+    return [field for field in spec if type(field) in REGISTRY]
+
+
+def _is_random_inside(spec: Any) -> bool:
+    """Whether the innermost policy draws its decisions."""
+    nested = _nested(spec)
+    if nested:
+        return any(_is_random_inside(each) for each in nested)
     return lookup(spec).randomized
 
 
 def spreads(spec: Any) -> bool:
     """Whether the policy is without chance and spreads the decisions of a batch by `imagine`.
 
-    Others without chance decide the same again until a reward is learned.
+    Others without chance decide the same again until a reward is learned. What a policy around it
+    adds by chance is drawn for every decision of the batch.
     """
-    return not draws_randomly(spec) and _can_imagine(spec)
+    return not _is_random_inside(spec) and _can_imagine(spec)
 
 
 def _can_imagine(spec: Any) -> bool:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+
 from zib.core import kernel
 from zib.core.kernel import jitable, lookup, register
-from zib.core.spec import label_of
+from zib.core.spec import label_of, optional, real
 from zib.core.state import MOST_ROUNDS, ArmState, Floats, Part, count, per_arm, scratch
 from zib.core.summed import put_sums, read_sums, sums_of_arms
 from zib.mab.wrappers import (
@@ -21,10 +23,8 @@ from zib.mab.wrappers import (
     Forgetful,
     clipped,
     fade,
-    inner_indices,
     inner_refresh,
     inner_refresh_all,
-    inner_scores,
     wrapped,
 )
 from zib.theory.bernoulli import bernoulli_kl
@@ -32,11 +32,13 @@ from zib.theory.bernoulli import bernoulli_kl
 HALF_LIVES = (16.0, 64.0, 256.0, 1024.0, 4096.0)  # of the memories, in rewards of the arm
 MEMORIES = len(HALF_LIVES)
 FACTORS = tuple(2.0 ** (-1.0 / half_life) for half_life in HALF_LIVES)
-CAUTION = 3.5  # a change is believed when its log-likelihood ratio exceeds log t by this much
+CAUTION = 3.5  # the first change is believed when its log-likelihood ratio exceeds log t by so much
+AGAIN = 2.0  # the same of further changes, whose pace is known
 KEPT = 20.0  # rewards that other arms still count for when one has changed
 FEWEST_PAID = 3.0  # non-zero rewards on both sides before magnitudes are compared
 NOTHING = 1e-9  # weight below which what a memory holds is nothing
 RECENT = 2.0  # the mean of a long memory is as exact as that of so many times its weight
+PACE = 10.0  # how many times in `recheck` rounds an arm that is due for a trial would be played
 
 
 class Watching(Forgetful):
@@ -46,6 +48,9 @@ class Watching(Forgetful):
     ----------
     spec
         Any policy whose statistics are sums over rewards; by default `ZIAdaptive`.
+    recheck
+        An arm that was not played for so many rounds is tried again (≥ 1; it should be many times
+        the number of arms). None: arms are played only when the policy inside plays them.
 
     Notes
     -----
@@ -54,8 +59,9 @@ class Watching(Forgetful):
     paying; for the magnitude Gaussian, with the scatter of the memory or of all rewards, whichever
     is larger, so that one huge reward is no change. When it exceeds log t + 3.5, with t the number
     of rewards so far, the arm goes on with what is in the memory, and all others with the weight of
-    at most twenty rewards: what moves one arm often moves others. The more changes were noticed,
-    the faster everything fades from then on, with a half-life of t rewards over their number; so
+    at most twenty rewards: what moves one arm often moves others. After c changes the next is
+    believed beyond log(t/(c + 1)) + 2: where arms have changed before, less evidence will do. And
+    the more changes were noticed, the faster everything fades, with a half-life of t/c rewards; so
     arms that are hardly played are tried again as often as changes are to be expected.
 
     Until the first change the policy inside plays as it would alone. Without drift a change is
@@ -63,11 +69,15 @@ class Watching(Forgetful):
     per cent larger on average.
 
     What cannot be noticed is that an arm has become better which is not played any more, while all
-    others stay as they were: finding out would cost far more where nothing changes. If that is to
-    be expected, use `Discounted`, or give every arm a `least_share` of the decisions of a `Bandit`.
+    others stay as they were. If that is to be expected, say by `recheck` how long an arm may wait.
+    It is then given a trial, which goes on while the arm has earned at least what the best of the
+    others pays on average. So a trial is expected to lose no more than that one pays in a round,
+    and the trials of K arms together at most the share (K − 1)/recheck of what it pays. An arm on
+    trial, after n rewards in it, is played with probability 10·(n + 1)/recheck in every decision:
+    the longer it does well, the more often, but never a whole batch on the strength of one reward.
 
     Counts are no whole numbers after the first change (`Bandit.pulls` cuts them off). A round costs
-    little more than with the policy inside alone; memory is 160 bytes per arm, and 280 around
+    little more than with the policy inside alone; memory is 184 bytes per arm, and 304 around
     `ZIAdaptive`.
 
     Examples
@@ -80,10 +90,18 @@ class Watching(Forgetful):
     1
     """
 
+    recheck: float | None = optional(real(low=1), default=None)
+
     @property
     def label(self) -> str:
         """The name of the policy inside, marked."""
-        return f"{label_of(self.spec)}, watching"
+        trials = f", trying again after {self.recheck:g}" if self.adds_chance else ""
+        return f"{label_of(self.spec)}, watching{trials}"
+
+    @property
+    def adds_chance(self) -> bool:
+        """Whether decisions are random even if those of the policy inside are not."""
+        return self.parameters()["recheck"] is not None
 
 
 class Memories(Part):
@@ -98,6 +116,9 @@ class Memories(Part):
     rounds: Floats = count()  # rewards learned, all of them
     since: Floats = count()  # rewards since everything faded
     changes: Floats = count()  # how many were noticed
+    last: Floats = per_arm(whole=True, least=0.0)  # the round of the last reward
+    tried: Floats = per_arm(whole=True, least=0.0)  # rewards in the present trial
+    earned: Floats = per_arm()  # their sum
     row: Floats = scratch(2, "own")
 
 
@@ -230,10 +251,21 @@ def change_ratio(state: Any, arm: int, memory: int) -> float:
 
 
 @jitable
+def evidence_needed(state: Any) -> float:
+    """Return the log-likelihood ratio beyond which a change is believed.
+
+    The more often arms have changed, the more likely is a further change.
+    """
+    held = state.around
+    caution = CAUTION if held.changes[0] == 0.0 else AGAIN
+    return math.log(held.rounds[0] / (held.changes[0] + 1.0)) + caution
+
+
+@jitable
 def _notice(state: Any, arm: int) -> bool:
     """Test an arm; if it has changed, forget what was before, and say so."""
     held = state.around
-    level = math.log(held.rounds[0]) + CAUTION
+    level = evidence_needed(state)
     for m in range(MEMORIES):
         if change_ratio(state, arm, m) > level:
             held.changes[0] += 1.0
@@ -264,15 +296,87 @@ def _fade_if_due(state: Any) -> bool:
     return True
 
 
+# ------------------------------------------------------------------------------- trying arms again
+
+
+@jitable
+def is_on_trial(spec: Any, state: Any, arm: int) -> bool:
+    """Whether an arm is being tried again, or is due for it; never where `recheck` is None."""
+    held = state.around
+    due = held.rounds[0] - held.last[arm] >= spec.recheck
+    return bool(state.pulls[arm] > 0.0 and (due or held.tried[arm] > 0.0))
+
+
+@jitable
+def _best_other(state: Any, arm: int) -> float:
+    """Return the largest mean reward of the other arms."""
+    best = -np.inf
+    for k in range(state.pulls.size):
+        if k != arm and state.pulls[k] > 0.0:
+            best = max(best, state.total[k] / state.pulls[k])
+    return float(best)
+
+
+@jitable
+def _end_trial(state: Any, arm: int) -> None:
+    state.around.tried[arm] = 0.0
+    state.around.earned[arm] = 0.0
+
+
+@jitable
+def _count_trial(state: Any, arm: int, reward: float) -> None:
+    """Count a reward of an arm on trial; the trial ends when others would have earned more."""
+    held = state.around
+    held.tried[arm] += 1.0
+    held.earned[arm] += reward
+    if held.earned[arm] < held.tried[arm] * _best_other(state, arm):
+        _end_trial(state, arm)
+
+
+@jitable
+def _try_again(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    """Let an arm on trial, drawn with its probability, have the largest score."""
+    if math.isnan(spec.recheck):
+        return
+    u = -1.0
+    for k in range(out.size):
+        if is_on_trial(spec, state, k):
+            if u < 0.0:
+                u = rng.random()
+            u -= PACE * (state.around.tried[k] + 1.0) / spec.recheck
+            if u < 0.0:
+                out[k] = np.inf
+                return
+
+
+def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    kernel.scores(spec.spec, state, rng, out)
+    _try_again(spec, state, rng, out)
+
+
+def _indices(spec: Any, state: Any, rng: Any, out: Any) -> None:
+    kernel.indices(spec.spec, state, rng, out)
+    _try_again(spec, state, rng, out)
+
+
+# ----------------------------------------------------------------------------------------- learning
+
+
 def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
     held = state.around
     value = clipped(spec, reward)
+    on_trial = is_on_trial(spec, state, arm)
     held.rounds[0] += 1.0
     held.since[0] += 1.0
+    held.last[arm] = held.rounds[0]
     faded = _fade_if_due(state)
     _remember(spec, state, arm, value)
     kernel.update(spec.spec, state, arm, value)
     noticed = _notice(state, arm)
+    if noticed:
+        _end_trial(state, arm)
+    elif on_trial:
+        _count_trial(state, arm, value)
     if faded or noticed:
         kernel.refresh_all(spec.spec, state)
     elif held.changes[0] > 0.0 and not spec.late:
@@ -282,10 +386,10 @@ def _update(spec: Any, state: Any, arm: int, reward: float) -> None:
 register(
     Watching,
     init=_init,
-    scores=inner_scores,
+    scores=_scores,
     update=_update,
     refresh=inner_refresh,
     refresh_all=inner_refresh_all,
-    indices=inner_indices,
+    indices=_indices,
     randomized=True,
 )
