@@ -139,7 +139,7 @@ def new_magnitude(
     """Return the empty model of the magnitude."""
     if isinstance(magnitude, MedianOfMeans):
         return new_groups(dim, magnitude.groups, ridge=ridge, bound=bound, samples=samples)
-    linear = isinstance(magnitude, Ridge)
+    linear = isinstance(magnitude, (Ridge, Learned))
     plain = plain or (isinstance(magnitude, LeastSquares) and magnitude.solves_printed)
     return new_model(
         dim,
@@ -285,6 +285,12 @@ def linearise_glm(
 
 class Ridge(Spec):
     """Ridge regression for the magnitude: X = z'β + noise. Exact, and nothing has to be kept."""
+
+    link: Any = derived(lambda fields: IDENTITY)
+
+
+class Learned(Spec):
+    """Ridge regression for the magnitude or for its logarithm, as the rewards say (`Adaptive`)."""
 
     link: Any = derived(lambda fields: IDENTITY)
 
