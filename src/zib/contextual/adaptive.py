@@ -62,7 +62,7 @@ from zib.mab.adaptive import (
     seen_magnitude,
     surprise,
 )
-from zib.mab.pooled import UNDECIDED, WIDEST, spread_of_logs
+from zib.mab.pooled import LOGNORMAL, UNDECIDED, spread_of_logs
 from zib.mab.sampling import is_stranger, strange_magnitude
 
 LARGEST = 1e100  # beyond it products overflow; no reward is larger
@@ -127,16 +127,18 @@ class Adaptive(Spec):
     observations has grown by a fifth.
 
     With ``magnitude="learned"`` and no `sigma` the logarithms of the rewards have a model too, as
-    long as no reward is negative. It is used where a log-normal law, averaged over features that
-    matter and features that do not, makes the rewards more probable than a normal one, and the
-    variance v of a logarithm is less than 4. The magnitude is then exp(z'β̂ + v/2).
+    long as no reward is negative. It is used where `ZIAdaptive` would take a log-normal law and
+    this one, averaged over whether features matter, makes the rewards more probable than a normal
+    law. The magnitude is then exp(z'β̂ + v/2), where v is the variance of a logarithm.
 
-    For a decision p is the average, with these probabilities, of h(w'θ̂) and of a draw from the
-    posterior without features; mu likewise. The index of an arm is p·mu + scale·√(2·ℓ·V) with
-    V = p²·V_mu + mu²·V_p + V_mu·V_p, where V_mu and V_p are the variances of what the models with
-    features contribute. As in `ZIAdaptive` ℓ = log(1 + t/(n·K)) after t rounds with K arms; here n
-    is the variance of one reward over V, as many rewards as would make an arm without features
-    known as well. Where neither part depends on the features, arms have the scores of `ZIAdaptive`.
+    For a decision p is the average, with these probabilities, of h(w'θ̂) and of what is believed
+    without features; mu likewise. The index of an arm is p·mu + scale·√(2·ℓ·V) with
+    V = p²·V_mu + mu²·V_p + V_mu·V_p and the variances of these averages. What is believed without
+    features is partly drawn, as in `ZIAdaptive`, and partly enters by its mean and variance: the
+    more so, the more probable it is that one of the parts depends on features. As in `ZIAdaptive`
+    ℓ = log(1 + t/(n·K)) after t rounds with K arms; here n is the variance of one reward over V, as
+    many rewards as would make an arm without features known as well. Where neither part depends on
+    the features, arms have the scores of `ZIAdaptive`.
     A probability below 0.01 or above 0.99 counts as 0 or 1. There is no theorem. The features need
     no 1, and one does no harm.
 
@@ -369,11 +371,12 @@ def _fit_logarithm(spec: Any, state: Any) -> float:
 def _choose_law(state: Any, total: float) -> None:
     """Take the law that makes the rewards more probable; `total` is the sum of their logarithms.
 
-    The density of a reward is that of its logarithm over the reward.
+    The density of a reward is that of its logarithm over the reward. Where `ZIAdaptive` would not
+    take a log-normal law, as for gamma laws, rewards are no more than skewed.
     """
     likelier = state.logarithm.marginal[0] - total > state.magnitude.marginal[0]
-    narrow = state.logarithm.noise[0] < WIDEST
-    state.law.logs[0] = 1.0 if likelier and narrow else 0.0
+    skewed = state.plain.own.family[0] == LOGNORMAL
+    state.law.logs[0] = 1.0 if likelier and skewed else 0.0
 
 
 @borrowing
@@ -410,10 +413,19 @@ def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> N
 
 
 @borrowing
-def _drawn_probability(plain: Any, arm: int, rng: Any) -> float:
-    """Draw how often an arm pays, whatever the features; as `ZIAdaptive` does."""
-    paid = plain.nonzero[arm]
-    return float(rng.beta(plain.own.alpha[0] + paid, plain.own.beta[0] + plain.pulls[arm] - paid))
+def _plain_probability(plain: Any, arm: int, drawn: float, rng: Any) -> tuple[float, float]:
+    """Return how often an arm pays, whatever the features, and a variance.
+
+    A share `drawn` of its uncertainty is in the number, which is drawn as `ZIAdaptive` does; the
+    rest is in the variance.
+    """
+    a = plain.own.alpha[0] + plain.nonzero[arm]
+    b = plain.own.beta[0] + plain.pulls[arm] - plain.nonzero[arm]
+    mean, rest = a / (a + b), 1.0 - drawn
+    variance = rest * rest * mean * (1.0 - mean) / (a + b + 1.0)
+    if drawn > 0.0:
+        mean += drawn * (rng.beta(a, b) - mean)
+    return mean, variance
 
 
 @borrowing
@@ -427,6 +439,23 @@ def _drawn_magnitude(plain: Any, arm: int, common: Any, rng: Any) -> float:
         return float(strange_magnitude(plain.total[arm] / paid, typical, rng))
     drawn: float = draw_magnitude(plain, arm, family, rng)
     return drawn if paid > 0.0 else drawn * surprise(plain.pulls.size, rng)
+
+
+@borrowing
+def _plain_magnitude(
+    plain: Any, arm: int, drawn: float, common: Any, rng: Any
+) -> tuple[float, float]:
+    """Return the same for how much an arm pays; of one that never paid all is drawn."""
+    family = plain.own.family[0]
+    if family == UNDECIDED or plain.nonzero[arm] == 0.0:
+        return _drawn_magnitude(plain, arm, common, rng), 0.0
+    mean, width = plain.own.expected[arm], plain.own.width[arm]
+    if family == LOGNORMAL:
+        width *= mean
+    width *= 1.0 - drawn
+    if drawn > 0.0:
+        mean += drawn * (_drawn_magnitude(plain, arm, common, rng) - mean)
+    return mean, width * width
 
 
 @borrowing
@@ -505,6 +534,7 @@ def _scores(
     plain = state.plain
     by_eta = _rounded(state.occurrence.weight[0])
     by_zeta = _rounded(_weight_of_magnitude(state))
+    drawn = 1.0 - max(by_eta, by_zeta)
     common = in_common(spec.plain, plain)
     rounds_per_arm = state.clock.rounds[0] / spec.n_arms
     for k in range(out.size):
@@ -522,7 +552,9 @@ def _scores(
             slope = by_eta * derivative(spec.link, eta)
             var_p = slope * slope * variance
         if by_eta < 1.0:
-            prob += (1.0 - by_eta) * _drawn_probability(plain, arm, rng)
+            without, variance = _plain_probability(plain, arm, drawn, rng)
+            prob += (1.0 - by_eta) * without
+            var_p += (1.0 - by_eta) * (1.0 - by_eta) * variance
         if by_zeta > 0.0:
             zeta, variance = _of_magnitude(spec, state, arm, z, k)
             mean = value(spec.magnitude.link, zeta)
@@ -530,7 +562,9 @@ def _scores(
             slope = by_zeta * min(derivative(spec.magnitude.link, zeta), LARGEST)
             var_mu = min(slope * slope * variance, LARGEST * LARGEST)
         if by_zeta < 1.0:
-            mu += (1.0 - by_zeta) * _drawn_magnitude(plain, arm, common, rng)
+            without, variance = _plain_magnitude(plain, arm, drawn, common, rng)
+            mu += (1.0 - by_zeta) * without
+            var_mu += (1.0 - by_zeta) * (1.0 - by_zeta) * variance
         variance = prob * prob * var_mu + mu * mu * var_p + var_mu * var_p
         of_one_reward = mu * mu * prob * (1.0 - prob) + prob * _scatter(spec, state, arm, mu)
         level = math.log1p(rounds_per_arm * variance / max(of_one_reward, 1e-300))
