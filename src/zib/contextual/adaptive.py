@@ -81,7 +81,8 @@ def _resolved(magnitude: Any) -> Any:
     """Return the model of the magnitude, given by name or as it is."""
     if isinstance(magnitude, Learned):
         return magnitude
-    return Learned() if magnitude == LEARNED else resolve_magnitude(magnitude)
+    named = isinstance(magnitude, str) and magnitude == LEARNED
+    return Learned() if named else resolve_magnitude(magnitude, LEARNED)
 
 
 def _shown(magnitude: Any) -> Any:

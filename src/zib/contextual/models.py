@@ -451,12 +451,12 @@ MAGNITUDES: dict[str, Callable[[], Any]] = {
 }
 
 
-def resolve_magnitude(magnitude: Any) -> Any:
-    """Return the model of the magnitude, given by name or as it is."""
+def resolve_magnitude(magnitude: Any, *more: str) -> Any:
+    """Return the model of the magnitude, given by name or as it is; errors name `more` names."""
     if isinstance(magnitude, (Ridge, LeastSquares, Huber, MedianOfMeans)):
         return magnitude
     if not isinstance(magnitude, str) or magnitude not in MAGNITUDES:
-        allowed = ", ".join(repr(name) for name in MAGNITUDES)
+        allowed = ", ".join(repr(name) for name in (*more, *MAGNITUDES))
         raise check.InvalidParameterError(
             f"`magnitude` must be one of {allowed}, or LeastSquares(...), Huber() or "
             f"MedianOfMeans(...); got {check.shown(magnitude)}"
