@@ -10,18 +10,29 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from zib.contextual import evidence
-from zib.contextual.evidence import BORROWED, FIRST_FIT, MOST_SCALES, Group, Prior, describe
+from zib.contextual.evidence import (
+    BORROWED,
+    FIRST_FIT,
+    MOST_SCALES,
+    Group,
+    Prior,
+    add_intercept,
+    describe,
+)
 from zib.contextual.fit import learn
 from zib.contextual.links import derivative, inverse, value
 from zib.contextual.models import (
     BERNOULLI,
     GLM,
+    Learned,
     LeastSquares,
     MedianOfMeans,
+    Ridge,
+    magnitude_parameter,
     new_magnitude,
     new_model,
     noise,
-    variances,
+    resolve_magnitude,
 )
 from zib.contextual.per_arm import copy_arms
 from zib.contextual.policy import (
@@ -30,7 +41,6 @@ from zib.contextual.policy import (
     ETA_VARIANCE,
     KEPT,
     LINK,
-    MAGNITUDE,
     ZETA,
     ZETA_VARIANCE,
     Clock,
@@ -40,9 +50,9 @@ from zib.contextual.policy import (
 from zib.core import kernel
 from zib.core import validate as check
 from zib.core.registry import borrowing
-from zib.core.spec import Spec, choice, derived, optional, positive, real, whole
+from zib.core.spec import Spec, choice, converted, derived, optional, positive, real, whole
 from zib.core.stacked import row_of, stacked
-from zib.core.state import ArmState, rearranged
+from zib.core.state import ArmState, Floats, Part, rearranged, scalar
 from zib.mab.adaptive import (
     STRANGERS,
     ZIAdaptive,
@@ -52,9 +62,8 @@ from zib.mab.adaptive import (
     seen_magnitude,
     surprise,
 )
-from zib.mab.pooled import UNDECIDED
+from zib.mab.pooled import LOGNORMAL, UNDECIDED, spread_of_logs
 from zib.mab.sampling import is_stranger, strange_magnitude
-from zib.stats.design import linear_forms, quadratic_forms
 
 LARGEST = 1e100  # beyond it products overflow; no reward is larger
 NEGLIGIBLE = 0.01  # a weight that is taken for 0
@@ -64,15 +73,31 @@ OCCURRENCE_SCALES = 5  # up to 4: what a link does beyond that is hardly to be t
 # three standard deviations of the noise in the magnitude.
 OCCURRENCE_INTERCEPT, MAGNITUDE_INTERCEPT = 0.25, 0.1
 TS = 1
+LARGEST_LOG = 230.0  # exp of it is `LARGEST`
+
+LEARNED = "learned"  # the law of magnitudes
+
+
+def _resolved(magnitude: Any) -> Any:
+    """Return the model of the magnitude, given by name or as it is."""
+    if isinstance(magnitude, Learned):
+        return magnitude
+    named = isinstance(magnitude, str) and magnitude == LEARNED
+    return Learned() if named else resolve_magnitude(magnitude, LEARNED)
+
+
+def _shown(magnitude: Any) -> Any:
+    """Return the name of a model of the magnitude where it says everything, else the model."""
+    return LEARNED if isinstance(magnitude, Learned) else magnitude_parameter(magnitude)
 
 
 class Adaptive(Spec):
     """A model per arm that uses the features as far as the rewards say that they matter.
 
-    Occurrence and magnitude are asked separately whether they depend on the features, and how much.
-    Where they do not, the policy is close to `zib.mab.ZIAdaptive`, which does not look at features;
-    where they do, to `JointUCB` with a prior of the right width. It is the default of
-    `zib.ContextualBandit` with `arms`.
+    Occurrence and magnitude are asked separately whether they depend on the features, on which,
+    and how much. Where they do not, the policy is close to `zib.mab.ZIAdaptive`, which does not
+    look at features; where they do, to `JointUCB` with a prior of the right width for those that
+    matter. It is the default of `zib.ContextualBandit` with `arms`.
 
     Parameters
     ----------
@@ -83,8 +108,9 @@ class Adaptive(Spec):
     link
         Link h of the occurrence, by name or as a registered link.
     magnitude
-        Model of the non-zero rewards where they depend on features: ``"ridge"`` (default),
-        ``"huber"``, `Ridge`, `LeastSquares` or `Huber`.
+        Model of the non-zero rewards where they depend on features: ``"learned"`` (default) is
+        ridge regression of the rewards or of their logarithms, whichever law makes the rewards more
+        probable; ``"ridge"``, ``"huber"``, `Ridge`, `LeastSquares` or `Huber` say which model.
     doubt
         Prior probability, in (0, 1), that a part does not depend on the features.
     scale
@@ -98,23 +124,31 @@ class Adaptive(Spec):
     Notes
     -----
     Each part has two models of every arm: without features, the posterior that `ZIAdaptive` learns,
-    and with them, one of `JointUCB`. The prior of its coefficients is learned from all arms (see
-    `zib.contextual.evidence`): intercepts apart from the rest, in units of what each feature varies
-    by, so that the units do not matter. So is the probability that the features matter. Each is
-    learned anew when the number of observations has grown by a fifth.
+    and with them, one of `JointUCB` with an intercept. The prior of its coefficients is learned
+    from all arms (see `zib.contextual.evidence`): how probable it is of each feature that it
+    matters, and how large the coefficients of those that do are, in units of what each feature
+    varies by, so that the units do not matter; intercepts apart from the rest. So is the
+    probability that the features matter at all. Each is learned anew when the number of
+    observations has grown by a fifth.
 
-    For a decision p is the average, with these probabilities, of h(w'θ̂) and of a draw from the
-    posterior without features; mu likewise. The index of an arm is p·mu + scale·√(2·ℓ·V) with
-    V = p²·V_mu + mu²·V_p + V_mu·V_p, where V_mu and V_p are the variances of what the models with
-    features contribute. As in `ZIAdaptive` ℓ = log(1 + t/(n·K)) after t rounds with K arms; here n
-    is the variance of one reward over V, as many rewards as would make an arm without features
-    known as well. With ``kind="ts"`` the linear predictors of both parts are drawn from the normal
-    approximation of their posterior, and the score is the product of what follows from them, but at
-    least p·mu and at most the index, as in `ZIAdaptive`.
-    Where neither part depends on the features, arms have the scores of `ZIAdaptive`.
-    A probability below 0.01 or above 0.99 counts as 0 or 1. There is no theorem. Include a 1 in the
-    features: without an intercept all features together have to explain that rewards are rare, and
-    they will look as if they did.
+    With ``magnitude="learned"`` and no `sigma` the logarithms of the rewards have a model too, as
+    long as no reward is negative. It is used where `ZIAdaptive` would take a log-normal law and
+    this one, averaged over whether features matter, makes the rewards more probable than a normal
+    law. The magnitude is then exp(z'β̂ + v/2), where v is the variance of a logarithm.
+
+    For a decision p is the average, with these probabilities, of h(w'θ̂) and of what is believed
+    without features; mu likewise. The index of an arm is p·mu + scale·√(2·ℓ·V) with
+    V = p²·V_mu + mu²·V_p + V_mu·V_p and the variances of these averages. What is believed without
+    features is partly drawn, as in `ZIAdaptive`, and partly enters by its mean and variance: the
+    more so, the more probable it is that one of the parts depends on features. As in `ZIAdaptive`
+    ℓ = log(1 + t/(n·K)) after t rounds with K arms; here n is the variance of one reward over V, as
+    many rewards as would make an arm without features known as well. With ``kind="ts"`` the linear
+    predictors of both parts are drawn from the normal approximation of their posterior, what is
+    believed without features is drawn, too, and the score is the product of what follows from
+    these, but at least p·mu and at most the index, as in `ZIAdaptive`. Where neither part depends
+    on the features, arms have the scores of `ZIAdaptive`.
+    A probability below 0.01 or above 0.99 counts as 0 or 1. There is no theorem. The features need
+    no 1, and one does no harm.
 
     Examples
     --------
@@ -124,7 +158,7 @@ class Adaptive(Spec):
     >>> import zib
     >>> bandit = zib.ContextualBandit(arms=["red", "blue"], n_features=5, seed=1)
     >>> bandit.spec
-    Adaptive(n_arms=2, sigma=None, link='logit', magnitude='ridge', doubt=0.2, scale=1.0,
+    Adaptive(n_arms=2, sigma=None, link='logit', magnitude='learned', doubt=0.2, scale=1.0,
              memory=4096, kind='ucb')
     >>> rng = np.random.default_rng(0)
     >>> for _ in range(600):
@@ -141,12 +175,15 @@ class Adaptive(Spec):
     n_arms: int = whole(low=1)
     sigma: float | None = optional(positive(), default=None)
     link: Any = LINK
-    magnitude: Any = MAGNITUDE
+    magnitude: Any = converted(
+        _resolved, _shown, allowed="'learned', 'ridge', 'huber' or a model", default=LEARNED
+    )
     doubt: float = real(low=0, high=1, closed="neither", default=0.2)
     scale: float = real(low=0, default=1.0)
     memory: int = KEPT
     kind: str = choice(("ucb", "ts"), default="ucb")
     plain: Any = derived(lambda fields: ZIAdaptive())  # what plays where features do not matter
+    of_logs: Any = derived(lambda fields: Ridge())  # model of the logarithms of magnitudes
     own_models: ClassVar[bool] = True
     looks = {"Adaptive": "#117733 * heavy", "Adaptive TS": "#117733 * dashdot"}
 
@@ -170,8 +207,17 @@ class ArmModels(NamedTuple):
 
     occurrence: Any
     magnitude: Any
+    logarithm: Any
     occurrence_prior: Prior
     magnitude_prior: Prior
+    logarithm_prior: Prior
+
+
+class Law(Part):
+    """Whether magnitudes are normal or log-normal where they depend on features."""
+
+    open: Floats = scalar(least=0.0, most=1.0, whole=True)  # 0: normal, and nothing is learned
+    logs: Floats = scalar(least=0.0, most=1.0, whole=True)  # 1: log-normal
 
 
 class State(NamedTuple):
@@ -181,6 +227,8 @@ class State(NamedTuple):
     plain: ArmState
     occurrence: Group
     magnitude: Group
+    logarithm: Group
+    law: Law
     clock: Clock
 
     def with_arms(self, fresh: State, sources: Sequence[int]) -> State:
@@ -188,25 +236,32 @@ class State(NamedTuple):
         copy_arms(self.arms, fresh.arms, np.asarray(sources, dtype=np.int64))
         plain = rearranged(self.plain, fresh.plain, sources)
         kernel.refresh_all(ZIAdaptive(), plain)
-        groups = copy.deepcopy((self.occurrence, self.magnitude))
+        groups = copy.deepcopy((self.occurrence, self.magnitude, self.logarithm))
         for group in groups:  # new arms get their priors with the next reward
             group.next_fit[0] = max(group.seen[0], FIRST_FIT)
-        return State(fresh.arms, plain, *groups, copy.deepcopy(self.clock))
+        law, clock = copy.deepcopy((self.law, self.clock))
+        return State(fresh.arms, plain, *groups, law, clock)
 
 
 def _init(spec: Adaptive, d: int, q: int) -> State:
     size: dict[str, Any] = {"ridge": 1.0, "bound": math.inf, "memory": spec.memory}
+    is_open = isinstance(spec.magnitude, Learned) and math.isnan(spec.sigma)
+    of_logs = d + 1 if is_open else 0
     one = ArmModels(
-        new_model(q, **size),
-        new_magnitude(spec.magnitude, d, **size, plain=False, samples=False),
-        Prior.new({"dim": q}),
-        Prior.new({"dim": d}),
+        new_model(q + 1, **size),
+        new_magnitude(spec.magnitude, d + 1, **size, plain=False, samples=False),
+        new_magnitude(spec.of_logs, of_logs, **size, plain=False, samples=False),
+        Prior.new({"dim": q + 1}),
+        Prior.new({"dim": d + 1}),
+        Prior.new({"dim": of_logs}),
     )
     return State(
         stacked(one, spec.n_arms),
         kernel.lookup(spec.plain).init(spec.plain, spec.n_arms),
-        Group.new({"dim": q}),
-        Group.new({"dim": d}),
+        Group.new({"dim": q + 1}),
+        Group.new({"dim": d + 1}),
+        Group.new({"dim": of_logs}),
+        Law.new({}, open=np.array([float(is_open)])),
         new_clock(),
     )
 
@@ -227,6 +282,22 @@ def _noise(spec: Any, state: Any, arm: int) -> float:
     n = state.plain.nonzero[arm]
     pooled = state.magnitude.noise[0]
     return float((n * _own_noise(spec, state, arm) + BORROWED * pooled) / (n + BORROWED))
+
+
+@borrowing
+def _own_noise_of_logs(spec: Any, state: Any, arm: int) -> float:
+    """Return the variance of the noise of the logarithms of an arm, as its residuals say."""
+    sigma = noise(spec.of_logs, np.nan, row_of(state.arms.logarithm, arm))
+    return float(sigma * sigma)
+
+
+@borrowing
+def _noise_of_logs(spec: Any, state: Any, arm: int) -> float:
+    """Return the same: its own, and that of all arms for as many more as arms look alike."""
+    n = state.plain.nonzero[arm]
+    borrowed = max(BORROWED, state.plain.own.borrowed[0])
+    pooled = state.logarithm.noise[0]
+    return float((n * _own_noise_of_logs(spec, state, arm) + borrowed * pooled) / (n + borrowed))
 
 
 @borrowing
@@ -281,27 +352,93 @@ def _fit_magnitude(spec: Any, state: Any) -> None:
 
 
 @borrowing
+def _fit_logarithm(spec: Any, state: Any) -> float:
+    """Do the same for logarithms; return the sum of them all."""
+    paid, total, noise_total, spread, free = 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(spec.n_arms):
+        if state.plain.nonzero[k] > 0.0:
+            paid += state.plain.nonzero[k]
+            total += state.plain.own.log_total[k]
+            noise_total += state.plain.nonzero[k] * _own_noise_of_logs(spec, state, k)
+            spread += spread_of_logs(state.plain, k)
+            free += state.plain.nonzero[k] - 1.0
+    if paid == 0.0:
+        return 0.0
+    state.logarithm.noise[0] = noise_total / paid
+    state.logarithm.scatter[0] = spread / max(free, 1.0)
+    evidence.fit(
+        spec.of_logs,
+        state.arms.logarithm,
+        state.arms.logarithm_prior,
+        state.logarithm,
+        spec.doubt,
+        MOST_SCALES,
+        MAGNITUDE_INTERCEPT,
+        total / paid,
+        np.nan,
+    )
+    return total
+
+
+@borrowing
+def _choose_law(state: Any, total: float) -> None:
+    """Take the law that makes the rewards more probable; `total` is the sum of their logarithms.
+
+    The density of a reward is that of its logarithm over the reward. Where `ZIAdaptive` would not
+    take a log-normal law, as for gamma laws, rewards are no more than skewed.
+    """
+    likelier = state.logarithm.marginal[0] - total > state.magnitude.marginal[0]
+    skewed = state.plain.own.family[0] == LOGNORMAL
+    state.law.logs[0] = 1.0 if likelier and skewed else 0.0
+
+
+@borrowing
+def _learn_size(spec: Any, state: Any, arm: int, row: Any, reward: float) -> None:
+    """Learn what a reward that is not zero says about magnitudes."""
+    learn(spec.magnitude, row_of(state.arms.magnitude, arm), row, reward)
+    if describe(state.magnitude, row):
+        _fit_magnitude(spec, state)
+    if reward < 0.0:
+        state.law.open[0] = 0.0
+        state.law.logs[0] = 0.0
+    if state.law.open[0] > 0.0:
+        learn(spec.of_logs, row_of(state.arms.logarithm, arm), row, math.log(reward))
+        if describe(state.logarithm, row):
+            _choose_law(state, _fit_logarithm(spec, state))
+
+
+@borrowing
 def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> None:
     state.clock.rounds[0] += 1.0
     paid = 1.0 if reward != 0.0 else 0.0
     kernel.update(spec.plain, state.plain, arm, reward)
-    learn(GLM(spec.link, BERNOULLI), row_of(state.arms.occurrence, arm), w, paid)
-    if describe(state.occurrence, w):
+    add_intercept(state.occurrence, w)
+    row = state.occurrence.row
+    learn(GLM(spec.link, BERNOULLI), row_of(state.arms.occurrence, arm), row, paid)
+    if describe(state.occurrence, row):
         _fit_occurrence(spec, state)
     if paid > 0.0:
-        learn(spec.magnitude, row_of(state.arms.magnitude, arm), z, reward)
-        if describe(state.magnitude, z):
-            _fit_magnitude(spec, state)
+        add_intercept(state.magnitude, z)
+        _learn_size(spec, state, arm, state.magnitude.row, reward)
 
 
 # --------------------------------------------------------------------------------------- deciding
 
 
 @borrowing
-def _drawn_probability(plain: Any, arm: int, rng: Any) -> float:
-    """Draw how often an arm pays, whatever the features; as `ZIAdaptive` does."""
-    paid = plain.nonzero[arm]
-    return float(rng.beta(plain.own.alpha[0] + paid, plain.own.beta[0] + plain.pulls[arm] - paid))
+def _plain_probability(plain: Any, arm: int, drawn: float, rng: Any) -> tuple[float, float]:
+    """Return how often an arm pays, whatever the features, and a variance.
+
+    A share `drawn` of its uncertainty is in the number, which is drawn as `ZIAdaptive` does; the
+    rest is in the variance.
+    """
+    a = plain.own.alpha[0] + plain.nonzero[arm]
+    b = plain.own.beta[0] + plain.pulls[arm] - plain.nonzero[arm]
+    mean, rest = a / (a + b), 1.0 - drawn
+    variance = rest * rest * mean * (1.0 - mean) / (a + b + 1.0)
+    if drawn > 0.0:
+        mean += drawn * (rng.beta(a, b) - mean)
+    return mean, variance
 
 
 @borrowing
@@ -318,16 +455,88 @@ def _drawn_magnitude(plain: Any, arm: int, common: Any, rng: Any) -> float:
 
 
 @borrowing
+def _plain_magnitude(
+    plain: Any, arm: int, drawn: float, common: Any, rng: Any
+) -> tuple[float, float]:
+    """Return the same for how much an arm pays; of one that never paid all is drawn."""
+    family = plain.own.family[0]
+    if family == UNDECIDED or plain.nonzero[arm] == 0.0:
+        return _drawn_magnitude(plain, arm, common, rng), 0.0
+    mean, width = plain.own.expected[arm], plain.own.width[arm]
+    if family == LOGNORMAL:
+        width *= mean
+    width *= 1.0 - drawn
+    if drawn > 0.0:
+        mean += drawn * (_drawn_magnitude(plain, arm, common, rng) - mean)
+    return mean, width * width
+
+
+@borrowing
+def _linear(coef: Any, columns: Any, k: int) -> float:
+    """Return the linear predictor of column k; the intercept is the last coefficient."""
+    last = coef.size - 1
+    total = coef[last]
+    for i in range(last):
+        total += coef[i] * columns[i, k]
+    return float(total)
+
+
+@borrowing
+def _uncertainty(model: Any, columns: Any, k: int) -> float:
+    """Return the variance of that in units of the noise."""
+    inverse = model.curvature.inverse
+    last = inverse.shape[0] - 1
+    total = inverse[last, last]
+    for i in range(last):
+        product = 2.0 * inverse[last, i] + inverse[i, i] * columns[i, k]
+        for j in range(i):
+            product += 2.0 * inverse[i, j] * columns[j, k]
+        total += product * columns[i, k]
+    return float(max(total, 0.0))
+
+
+@borrowing
+def _of_occurrence(state: Any, arm: int, w: Any, k: int) -> tuple[float, float]:
+    """Return the linear predictor of the occurrence in column k and its variance."""
+    model = row_of(state.arms.occurrence, arm)
+    return _linear(model.coef, w, k), _uncertainty(model, w, k)
+
+
+@borrowing
+def _of_magnitude(spec: Any, state: Any, arm: int, z: Any, k: int) -> tuple[float, float]:
+    """Return the same for the magnitude; for a log-normal law, those of the magnitude itself."""
+    if state.law.logs[0] == 0.0:
+        model = row_of(state.arms.magnitude, arm)
+        return _linear(model.coef, z, k), _noise(spec, state, arm) * _uncertainty(model, z, k)
+    model = row_of(state.arms.logarithm, arm)
+    v = _noise_of_logs(spec, state, arm)
+    mean = math.exp(min(_linear(model.coef, z, k) + 0.5 * v, LARGEST_LOG))
+    relative = v * _uncertainty(model, z, k) + 0.5 * v * v / (state.plain.nonzero[arm] + BORROWED)
+    return mean, min(mean * mean * relative, LARGEST * LARGEST)
+
+
+@borrowing
+def _weight_of_magnitude(state: Any) -> float:
+    """Return the probability that magnitudes depend on features, by the law that is in force."""
+    if state.law.logs[0] > 0.0:
+        return float(state.logarithm.weight[0])
+    return float(state.magnitude.weight[0])
+
+
+@borrowing
+def _scatter(spec: Any, state: Any, arm: int, mu: float) -> float:
+    """Return the variance of what an arm pays when it pays `mu` on average."""
+    if state.law.logs[0] == 0.0:
+        return _noise(spec, state, arm)
+    square = min(mu * mu, LARGEST * LARGEST)
+    return square * math.expm1(min(_noise_of_logs(spec, state, arm), 50.0))
+
+
+@borrowing
 def _predict(spec: Any, state: Any, arm: int, z: Any, w: Any, k: int, work: Any) -> None:
     """Write both linear predictors of column k and their variances into work[:4, k]."""
-    j = k + 1
-    occurrence = row_of(state.arms.occurrence, arm)
-    linear_forms(occurrence.coef, w[:, k:j], work[ETA, k:j])
-    quadratic_forms(occurrence.curvature.inverse, w[:, k:j], work[5], work[ETA_VARIANCE, k:j])
-    magnitude = row_of(state.arms.magnitude, arm)
-    linear_forms(magnitude.coef, z[:, k:j], work[ZETA, k:j])
-    variances(spec.magnitude, magnitude, z[:, k:j], work[5], work[ZETA_VARIANCE, k:j])
-    work[ZETA_VARIANCE, k] *= _noise(spec, state, arm)
+    work[ETA, k], work[ETA_VARIANCE, k] = _of_occurrence(state, arm, w, k)
+    work[ZETA, k], work[ZETA_VARIANCE, k] = _of_magnitude(spec, state, arm, z, k)
 
 
 @borrowing
@@ -360,7 +569,8 @@ def _scores_again(
 ) -> None:
     plain = state.plain
     by_eta = _rounded(state.occurrence.weight[0])
-    by_zeta = _rounded(state.magnitude.weight[0])
+    by_zeta = _rounded(_weight_of_magnitude(state))
+    drawn = 1.0 if spec.kind == TS else 1.0 - max(by_eta, by_zeta)
     common = in_common(spec.plain, plain)
     rounds_per_arm = state.clock.rounds[0] / spec.n_arms
     for k in range(out.size):
@@ -380,7 +590,9 @@ def _scores_again(
             slope = by_eta * derivative(spec.link, work[ETA, k])
             var_p = slope * slope * work[ETA_VARIANCE, k]
         if by_eta < 1.0:
-            prob += (1.0 - by_eta) * _drawn_probability(plain, arm, rng)
+            without, variance = _plain_probability(plain, arm, drawn, rng)
+            prob += (1.0 - by_eta) * without
+            var_p += (1.0 - by_eta) * (1.0 - by_eta) * variance
         if by_zeta > 0.0:
             mu = by_zeta * _size(spec, work[ZETA, k])
             if spec.kind == TS:
@@ -388,21 +600,22 @@ def _scores_again(
             slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, k]), LARGEST)
             var_mu = min(slope * slope * work[ZETA_VARIANCE, k], LARGEST * LARGEST)
         if by_zeta < 1.0:
-            mu += (1.0 - by_zeta) * _drawn_magnitude(plain, arm, common, rng)
+            without, variance = _plain_magnitude(plain, arm, drawn, common, rng)
+            mu += (1.0 - by_zeta) * without
+            var_mu += (1.0 - by_zeta) * (1.0 - by_zeta) * variance
         variance = prob * prob * var_mu + mu * mu * var_p + var_mu * var_p
-        of_one_reward = mu * mu * prob * (1.0 - prob) + prob * _noise(spec, state, arm)
+        of_one_reward = mu * mu * prob * (1.0 - prob) + prob * _scatter(spec, state, arm, mu)
         level = math.log1p(rounds_per_arm * variance / max(of_one_reward, 1e-300))
         out[k] = prob * mu + spec.scale * math.sqrt(2.0 * level * variance)
         if spec.kind == TS:
-            drawn = (prob + more_prob) * (mu + more_mu)
-            out[k] = max(prob * mu, min(drawn, out[k]))
+            out[k] = max(prob * mu, min((prob + more_prob) * (mu + more_mu), out[k]))
 
 
 @borrowing
 def _scores(
     spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
 ) -> None:
-    if _rounded(state.occurrence.weight[0]) + _rounded(state.magnitude.weight[0]) > 0.0:
+    if _rounded(state.occurrence.weight[0]) + _rounded(_weight_of_magnitude(state)) > 0.0:
         for k in range(out.size):
             _predict(spec, state, arms[k], z, w, k, work)
     _scores_again(spec, state, arms, z, w, rng, work, out)
@@ -424,9 +637,7 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
     plain = state.plain
     for k in range(out.shape[1]):
         arm = arms[k]
-        _predict(spec, state, arm, z, w, k, work)
-        for row in range(4):
-            out[row, k] = work[row, k]
+        _predict(spec, state, arm, z, w, k, out)
         out[COVARIANCE, k] = 0.0
         rounds, paid = plain.pulls[arm], plain.nonzero[arm]
         prob = (paid + 0.5) / (rounds + 1.0)
@@ -437,7 +648,7 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
         if paid > 0.0 and _is_open(spec.magnitude.link):
             pooled = state.magnitude.noise[0]
             variance = (plain.spread[arm] + BORROWED * pooled) / (paid - 1.0 + BORROWED) / paid
-            _mixed(state.magnitude.weight[0], plain.total[arm] / paid, variance, out, ZETA, k)
+            _mixed(_weight_of_magnitude(state), plain.total[arm] / paid, variance, out, ZETA, k)
 
 
 register_policy(

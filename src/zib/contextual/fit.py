@@ -25,6 +25,7 @@ from zib.contextual.models import (
     Estimator,
     Huber,
     Kernel,
+    Learned,
     LeastSquares,
     Linear,
     MedianOfMeans,
@@ -424,6 +425,7 @@ register_estimator(
 )
 register_estimator(Product, linearise=linearise_product)
 register_estimator(Ridge, learn=_learn_ridge, settle=_settle_ridge)
+register_estimator(Learned, learn=_learn_ridge, settle=_settle_ridge)
 register_estimator(Linear, learn=_learn_ridge, settle=_settle_ridge)
 register_estimator(
     MedianOfMeans,

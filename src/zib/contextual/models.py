@@ -139,7 +139,7 @@ def new_magnitude(
     """Return the empty model of the magnitude."""
     if isinstance(magnitude, MedianOfMeans):
         return new_groups(dim, magnitude.groups, ridge=ridge, bound=bound, samples=samples)
-    linear = isinstance(magnitude, Ridge)
+    linear = isinstance(magnitude, (Ridge, Learned))
     plain = plain or (isinstance(magnitude, LeastSquares) and magnitude.solves_printed)
     return new_model(
         dim,
@@ -285,6 +285,12 @@ def linearise_glm(
 
 class Ridge(Spec):
     """Ridge regression for the magnitude: X = z'β + noise. Exact, and nothing has to be kept."""
+
+    link: Any = derived(lambda fields: IDENTITY)
+
+
+class Learned(Spec):
+    """Ridge regression for the magnitude or for its logarithm, as the rewards say (`Adaptive`)."""
 
     link: Any = derived(lambda fields: IDENTITY)
 
@@ -445,12 +451,12 @@ MAGNITUDES: dict[str, Callable[[], Any]] = {
 }
 
 
-def resolve_magnitude(magnitude: Any) -> Any:
-    """Return the model of the magnitude, given by name or as it is."""
+def resolve_magnitude(magnitude: Any, *more: str) -> Any:
+    """Return the model of the magnitude, given by name or as it is; errors name `more` names."""
     if isinstance(magnitude, (Ridge, LeastSquares, Huber, MedianOfMeans)):
         return magnitude
     if not isinstance(magnitude, str) or magnitude not in MAGNITUDES:
-        allowed = ", ".join(repr(name) for name in MAGNITUDES)
+        allowed = ", ".join(repr(name) for name in (*more, *MAGNITUDES))
         raise check.InvalidParameterError(
             f"`magnitude` must be one of {allowed}, or LeastSquares(...), Huber() or "
             f"MedianOfMeans(...); got {check.shown(magnitude)}"

@@ -69,7 +69,7 @@ class Learned(LearnedPrior):
 
 
 @jitable
-def _log_spread(state: Any, arm: int) -> float:
+def spread_of_logs(state: Any, arm: int) -> float:
     """Return the centred sum of squares of the logarithms of an arm's rewards."""
     squares = state.own.log_squares[arm]
     total = state.own.log_total[arm]
@@ -104,7 +104,7 @@ def _lognormal_place(state: Any, arm: int) -> tuple[float, float, float, float]:
     """
     count = state.nonzero[arm]
     borrowed = state.own.borrowed[0]
-    v = _shrunk(_log_spread(state, arm), state.own.pooled[0], count, borrowed)
+    v = _shrunk(spread_of_logs(state, arm), state.own.pooled[0], count, borrowed)
     place = state.own.log_total[arm] / count + 0.5 * v
     variance = v / count + 0.5 * v * v / (count - 1.0 + borrowed)
     relative = max(_relative_variance(state, arm), math.exp(min(v, 50.0)) - 1.0)
@@ -212,7 +212,7 @@ def _choose_family(state: Any, paid: float) -> int:
                 relative += own / (centre * centre)
                 logs += state.own.log_total[k]
                 log_means += count * math.log(centre)
-                log_spread += _log_spread(state, k)
+                log_spread += spread_of_logs(state, k)
     if positive and apart:
         for k in range(state.pulls.size):
             count = state.nonzero[k]
@@ -239,7 +239,7 @@ def _choose_family(state: Any, paid: float) -> int:
 def _own_spread(state: Any, arm: int) -> float:
     """Return the centred sum of squares of an arm on the scale of the family."""
     if state.own.family[0] == LOGNORMAL:
-        return _log_spread(state, arm)
+        return spread_of_logs(state, arm)
     return float(state.spread[arm])
 
 

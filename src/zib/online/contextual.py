@@ -82,7 +82,8 @@ class ContextualBandit(Merging, Served):
     a model, features are **a matrix** with one row per action: an array, a list of lists or a
     DataFrame with numbers only. `arms` in a call are then the labels of its rows. A **tuple of
     two** gives the magnitude and the occurrence part features of their own; else both get the same.
-    Nothing is added to the features: include a 1 for the intercept, as `zib.Encoder` does.
+    Nothing is added to the features: include a 1 for the intercept, as `zib.Encoder` does (but
+    `Adaptive` has an intercept of its own).
 
     `select` never changes what was learned and `update` never draws, so rewards may come late, in
     any order and in batches; give each with the features that were decided on. Bad input raises one
