@@ -54,7 +54,7 @@ def test_hybrid_is_both(rng) -> None:
 
 
 def test_one_rule_for_intercepts(rng) -> None:
-    """What makes features puts a 1 in front; what decides by them adds nothing."""
+    """What makes features puts a 1 in front; what decides by them adds nothing, but `Adaptive`."""
     context, arms = rng.normal(size=2), rng.normal(size=(3, 2))
     encoder = zib.Encoder().fit({"a": [1.0, 2.0], "b": [0.0, 5.0]})
     assert encoder.transform({"a": 1.0, "b": 1.0})[0] == 1.0
@@ -63,11 +63,12 @@ def test_one_rule_for_intercepts(rng) -> None:
     assert (blocks[range(3), [0, 3, 6]] == 1.0).all()
     assert np.array_equal(encode.hybrid(context, arms, 3)[:, 2:], blocks)
     with interpreted():
-        for spec in (None, zib.contextual.Adaptive(n_arms=2), zib.contextual.LaplaceTS()):
+        adaptive = zib.contextual.Adaptive(n_arms=2)
+        for spec, size in ((None, 2), (adaptive, 3), (zib.contextual.LaplaceTS(), 2)):
             bandit = zib.ContextualBandit(spec, n_features=2)
             bandit.update(0, 1.0, [[3.0, 0.5], [3.0, 0.5]])
             arms = getattr(bandit.state, "arms", bandit.state)
-            assert arms.occurrence.coef.shape[-1] == arms.magnitude.coef.shape[-1] == 2
+            assert arms.occurrence.coef.shape[-1] == arms.magnitude.coef.shape[-1] == size
 
 
 def test_integers_and_lists_are_numbers_too() -> None:

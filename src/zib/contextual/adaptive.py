@@ -245,7 +245,7 @@ class State(NamedTuple):
 
 def _init(spec: Adaptive, d: int, q: int) -> State:
     size: dict[str, Any] = {"ridge": 1.0, "bound": math.inf, "memory": spec.memory}
-    is_open = isinstance(spec.magnitude, Learned) and math.isnan(spec.sigma)
+    is_open = isinstance(spec.magnitude, Learned) and spec.parameters()["sigma"] is None
     of_logs = d + 1 if is_open else 0
     one = ArmModels(
         new_model(q + 1, **size),

@@ -235,7 +235,7 @@ def _put(estimator: Any, model: Any, prior: Any, group: Any, intercept: float) -
 def _noise_of(model: Any, group: Any, variance: float) -> float:
     """Return the variance of the noise of an arm; `variance` itself where it is known."""
     if variance > 0.0:
-        return variance
+        return float(variance)
     rest = model.residual[0] + BORROWED * group.noise[0]
     return float(rest / (model.seen[0] + BORROWED))
 
@@ -250,7 +250,7 @@ def _for_one(model: Any, prior: Any, i: int, slab: float, variance: float) -> fl
     total = 1.0 / max(model.curvature.inverse[i, i], 1e-300)
     data = total * model.coef[i]
     own = max(total - prior.precision[i], 0.0) + slab
-    return 0.5 * (math.log(slab / own) + data * data / (own * variance))
+    return float(0.5 * (math.log(slab / own) + data * data / (own * variance)))
 
 
 @borrowing
