@@ -183,11 +183,34 @@ def test_degenerate_rewards(rewards: list[float]) -> None:
 def test_an_arm_that_never_paid_may_pay_far_more() -> None:
     """Ten arms: P(factor > x) = 0.075/x^1.5 for x ≥ 1; binomial tests at level 1e-6 each."""
     rng = np.random.default_rng(9)
-    factors = np.array([za.surprise(10, rng) for _ in range(40_000)])
+    factors = np.array([za.surprise(0.75, 10, rng) for _ in range(40_000)])
     assert factors.min() == 1.0
     for x in (1.0, 2.0, 5.0):
         seen = int((factors > x).sum())
         assert stats.binomtest(seen, 40_000, 0.075 / x**1.5).pvalue > 1e-6
+
+
+def test_the_more_arms_are_known_the_fewer_are_taken_for_odd() -> None:
+    """After four rewards an arm is known; of n known arms shares 1/(1 + 0.3n), 1/(1 + 3n) remain."""
+    for known in (0, 1, 8):
+        bandit = zib.Bandit(n_arms=10, seed=0)
+        for arm in range(10):
+            bandit.update_many([arm] * 4, [1.0 + arm, 2.0, 0.5, 3.0 if arm < known else 0.0])
+        common = za.in_common(bandit.spec, bandit.state)
+        assert common.surprises == pytest.approx(0.75 / (1.0 + 0.3 * known))
+        assert common.strangers == pytest.approx(1.25 / (1.0 + 3.0 * known))
+
+
+@pytest.mark.parametrize("n_arms", [2, 8, 30])
+def test_a_prior_learned_from_few_arms_counts_for_little(n_arms: int) -> None:
+    """Arms that are all alike: the prior counts for K²/5 payments, at least 2 and at most 20."""
+    bandit = zib.Bandit(n_arms=n_arms, seed=0)
+    for arm in range(n_arms):
+        bandit.update_many([arm] * 60, [5.0, 0.0, 7.0, 0.0, 0.0, 6.0] * 10)
+    assert float(bandit.state.own.alpha[0]) == pytest.approx(min(max(2.0, n_arms**2 / 5), 20.0))
+    one = 2.0 / 3.0  # the variance of a reward
+    counted = one / float(bandit.state.own.variance[0])
+    assert counted == pytest.approx(min(max(5.0, n_arms / 2), 20.0), rel=0.1)
 
 
 def test_a_rare_jackpot_is_found() -> None:

@@ -54,7 +54,6 @@ from zib.core.spec import Spec, choice, converted, derived, optional, positive, 
 from zib.core.stacked import row_of, stacked
 from zib.core.state import ArmState, Floats, Part, rearranged, scalar
 from zib.mab.adaptive import (
-    STRANGERS,
     ZIAdaptive,
     draw_magnitude,
     in_common,
@@ -444,14 +443,13 @@ def _plain_probability(plain: Any, arm: int, drawn: float, rng: Any) -> tuple[fl
 @borrowing
 def _drawn_magnitude(plain: Any, arm: int, common: Any, rng: Any) -> float:
     """Draw how much an arm pays, whatever the features; as `ZIAdaptive` does."""
-    _, top, typical, _ = common
     paid, family = plain.nonzero[arm], plain.own.family[0]
     if family == UNDECIDED:
-        return float(seen_magnitude(plain, arm, top))
-    if paid > 0.0 and is_stranger(plain, paid, STRANGERS, rng):
-        return float(strange_magnitude(plain.total[arm] / paid, typical, rng))
+        return float(seen_magnitude(plain, arm, common.top))
+    if paid > 0.0 and is_stranger(plain, paid, common.strangers, rng):
+        return float(strange_magnitude(plain.total[arm] / paid, common.typical, rng))
     drawn: float = draw_magnitude(plain, arm, family, rng)
-    return drawn if paid > 0.0 else drawn * surprise(plain.pulls.size, rng)
+    return drawn if paid > 0.0 else drawn * surprise(common.surprises, plain.pulls.size, rng)
 
 
 @borrowing

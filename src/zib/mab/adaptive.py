@@ -12,7 +12,7 @@ buys, and what it costs in unlucky runs, is measured in ``docs/default.md``.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from zib.stats.arms import observe
 # of all arms together, so that a thousand arms do not cost a thousand times as much:
 SURPRISES = 0.75  # how many that never paid may pay far more than the others
 STRANGERS = 1.25  # how many that paid a few times may scatter far more
+# of both, the fewer the more arms are known: of n known arms a share 1/(1 + c·n) is left
+KNOWN = 4.0  # rewards from which on an arm is known
+FEWER_SURPRISES, FEWER_STRANGERS = 0.3, 3.0
 DRAWN = 20.0  # how many are drawn in a round, on average
 
 
@@ -149,15 +152,16 @@ def _refresh(spec: Any, state: Any, arm: int) -> None:
 
 
 @jitable
-def surprise(n_arms: int, rng: Any) -> float:
+def surprise(surprises: float, n_arms: int, rng: Any) -> float:
     """Return a factor ≥ 1 for the magnitude of an arm that never paid.
 
-    P(factor > x) = min(1, 0.75/K)/x^1.5. The other arms say little about such an arm: it may pay
-    rarely and enormously. With a factor that has no such tail the arm is given up for ever on some
-    bandits; with it the arm is played at least of the order of T^(2/5) times, and so found in the
-    end. A heavier tail finds such arms sooner and costs more where arms never pay at all.
+    P(factor > x) = min(1, s/K)/x^1.5, where s of K arms may surprise. The other arms say little
+    about such an arm: it may pay rarely and enormously. With a factor that has no such tail the arm
+    is given up for ever on some bandits; with it the arm is played at least of the order of T^(2/5)
+    times, and so found in the end. A heavier tail finds such arms sooner and costs more where arms
+    never pay at all.
     """
-    return float(max(min(SURPRISES / n_arms, 1.0) / (1.0 - rng.random()), 1.0) ** (2.0 / 3.0))
+    return float(max(min(surprises / n_arms, 1.0) / (1.0 - rng.random()), 1.0) ** (2.0 / 3.0))
 
 
 @jitable
@@ -227,10 +231,35 @@ def most(state: Any, arm: int, family: float, expected: float, level: float) -> 
     return q * math.exp(min(state.own.place[arm] + above, 700.0))
 
 
+class Common(NamedTuple):
+    """What the scores of all arms need, computed once per round.
+
+    Attributes
+    ----------
+    shared
+        The magnitude they share, where they are told to share one.
+    top
+        The largest average of an arm, while hardly anything was paid.
+    typical
+        The typical size of a reward.
+    ahead
+        For how many rounds per arm what is learned now can be used. If the horizon is unknown, or
+        over, that is taken to be as many as have been.
+    surprises, strangers
+        How many arms may pay far more than the others, and scatter far more.
+    """
+
+    shared: float
+    top: float
+    typical: float
+    ahead: float
+    surprises: float
+    strangers: float
+
+
 @jitable
 def score(spec: Any, state: Any, arm: int, common: Any, rng: Any) -> float:
     """Return the score of an arm that was played; `common` is what `in_common` returned."""
-    shared, top, typical, ahead = common
     family = state.own.family[0]
     n_arms = state.pulls.size
     n = state.pulls[arm]
@@ -238,10 +267,10 @@ def score(spec: Any, state: Any, arm: int, common: Any, rng: Any) -> float:
     a = state.own.alpha[0] + count
     b = state.own.beta[0] + n - count
     if spec.magnitudes == SHARED:
-        expected = shared
+        expected = common.shared
         family = UNDECIDED  # there is nothing to draw
     elif family == UNDECIDED:
-        expected = seen_magnitude(state, arm, top)
+        expected = seen_magnitude(state, arm, common.top)
     else:
         expected = state.own.expected[arm]
     least = a / (a + b) * expected
@@ -251,36 +280,38 @@ def score(spec: Any, state: Any, arm: int, common: Any, rng: Any) -> float:
     factor = 1.0
     if family != UNDECIDED:
         if count == 0.0:
-            factor = surprise(n_arms, rng)
-        elif is_stranger(state, count, STRANGERS, rng):
-            strange = strange_magnitude(state.total[arm] / count, typical, rng)
+            factor = surprise(common.surprises, n_arms, rng)
+        elif is_stranger(state, count, common.strangers, rng):
+            strange = strange_magnitude(state.total[arm] / count, common.typical, rng)
             return float(max(least, rng.beta(a, b) * strange))
         magnitude = draw_magnitude(state, arm, family, rng)
     drawn = rng.beta(a, b) * magnitude * factor
     if drawn <= least:
         return float(least)
-    limit = factor * most(state, arm, family, expected, math.log1p(ahead / n))
+    limit = factor * most(state, arm, family, expected, math.log1p(common.ahead / n))
     return float(max(least, min(drawn, limit)))
 
 
 @jitable
-def in_common(spec: Any, state: Any) -> tuple[float, float, float, float]:
-    """Return what the scores of all arms need, computed once per round.
-
-    The magnitude they share; the largest average of an arm; the typical magnitude; and for how many
-    rounds per arm what is learned now can be used. If the horizon is unknown, or over, that is
-    taken to be as many as have been.
-    """
+def in_common(spec: Any, state: Any) -> Common:
+    """Return what the scores of all arms need."""
     top = 0.0
-    if state.own.family[0] == UNDECIDED:
-        for k in range(state.pulls.size):
-            if state.nonzero[k] > 0.0:
-                top = max(top, state.total[k] / state.nonzero[k])
-    shared = shared_magnitude(state) if spec.magnitudes == SHARED else 0.0
+    known = 0.0
+    for k in range(state.pulls.size):
+        if state.nonzero[k] >= KNOWN:
+            known += 1.0
+        if state.own.family[0] == UNDECIDED and state.nonzero[k] > 0.0:
+            top = max(top, state.total[k] / state.nonzero[k])
     t = state.clock[0]
     left = spec.horizon - t  # NaN if unknown
-    ahead = left if left > 0.0 else t
-    return shared, top, typical_magnitude(state), ahead / state.pulls.size
+    return Common(
+        shared_magnitude(state) if spec.magnitudes == SHARED else 0.0,
+        top,
+        typical_magnitude(state),
+        (left if left > 0.0 else t) / state.pulls.size,
+        SURPRISES / (1.0 + FEWER_SURPRISES * known),
+        STRANGERS / (1.0 + FEWER_STRANGERS * known),
+    )
 
 
 def _scores(spec: Any, state: Any, rng: Any, out: Any) -> None:

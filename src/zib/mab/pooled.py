@@ -38,7 +38,6 @@ LEAST_GAP = 0.02**2  # variance of the gap, at least
 WIDEST = 4.0  # variance of the logarithms: beyond it the law puts its mean where nobody has been
 FEWEST_FREE = 3.0  # below this many degrees of freedom arms are taken together
 GRID = 10  # candidates 3, 12, 48, ... for `borrowed`
-LEAST_PAID = 10.0  # rewards that a prior may always count for, however few arms there are
 ODD = 4.0  # squared standard errors from which on an arm is unlike the others
 CERTAIN = 1000.0  # degrees of freedom from which a variance is taken as known
 TWO_PI = 6.283185307179586
@@ -305,6 +304,16 @@ def _fit_gap(state: Any) -> None:
 
 
 @jitable
+def most_counted(n_arms: float) -> tuple[float, float]:
+    """Return for how many payments, and how many magnitudes, a prior learned from arms may count.
+
+    A few arms that look alike do not prove that all are.
+    """
+    payments = max(2.0, 0.2 * n_arms * n_arms)
+    return min(payments, MOST_PAID), min(max(5.0, 0.5 * n_arms), MOST_PAID)
+
+
+@jitable
 def _fit_magnitudes(state: Any, steps: int) -> None:
     """Learn the normal prior of the arms' magnitudes (or logarithms) by EM steps."""
     centre = state.own.centre[0]
@@ -329,9 +338,7 @@ def _fit_magnitudes(state: Any, steps: int) -> None:
         spread = max(squares / arms - centre * centre, 0.0)
         noise_of_one /= arms
     state.own.centre[0] = centre
-    # at least as much doubt as `MOST_PAID` rewards leave, fewer if arms are few: a few that look
-    # alike do not prove that all are
-    state.own.variance[0] = max(spread, noise_of_one / min(MOST_PAID, max(LEAST_PAID, arms)))
+    state.own.variance[0] = max(spread, noise_of_one / most_counted(arms)[1])
 
 
 @jitable
@@ -344,7 +351,7 @@ def learn_from_all(spec: Any, state: Any, steps: int) -> None:
     if paid < FEWEST_PAID:
         state.own.family[0] = UNDECIDED
         return
-    fit_probabilities(state, steps, min(MOST_PAID, max(LEAST_PAID, 2.0 * state.pulls.size)))
+    fit_probabilities(state, steps, most_counted(float(state.pulls.size))[0])
     family = _choose_family(state, paid)
     if family != state.own.family[0]:  # the prior was on another scale
         state.own.family[0] = family
