@@ -54,7 +54,7 @@ LEAST_PRECISION = 1e-9
 LEAST_RELEVANCE = 1e-4  # how improbable it may become that a feature matters
 SHARE_STEPS = 20  # to the share of the features that matter
 # Times the divergence of what was picked: the probabilities of features stand for averages over
-# them, which are less. With 1, twenty features of noise had a tenth more regret.
+# them, which are less. With 1, features of noise had a tenth to a third more regret.
 PRICE = 2.0
 INERT = 1e6  # precision of the coefficient of a feature that never varied, in squares of that
 
