@@ -487,8 +487,8 @@ def test_noise_costs_little(seed, kind) -> None:
     """With 20 features that say nothing: at most 1.3 times the regret of the context-free default.
 
     After 5,000 rounds and over 300 runs it was 0.9 to 1.3 times, in five kinds of worlds, and 1.1
-    in this one; that of `LaplaceTS` and `JointUCB` 4 times. With other seeds it
-    fails for the index with a few per cent.
+    in this one; that of `LaplaceTS` and `JointUCB` 4 times. With other seeds it fails
+    for the index with a few per cent.
     """
     free = regrets(None, 20, 0.0, 3000, 30, seed)
     assert regrets(Adaptive(n_arms=4, kind=kind), 20, 0.0, 3000, 30, seed) < 1.3 * free

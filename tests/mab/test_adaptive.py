@@ -191,7 +191,7 @@ def test_an_arm_that_never_paid_may_pay_far_more() -> None:
 
 
 def test_the_more_arms_are_known_the_fewer_are_taken_for_odd() -> None:
-    """After four rewards an arm is known; of n known arms shares 1/(1 + 0.3n), 1/(1 + 3n) remain."""
+    """After four rewards an arm is known; with n of them 1/(1 + 0.3n) and 1/(1 + 3n) are left."""
     for known in (0, 1, 8):
         bandit = zib.Bandit(n_arms=10, seed=0)
         for arm in range(10):

@@ -72,7 +72,9 @@ class ZIAdaptive(Spec):
     what they are expected to pay. An arm that never paid may pay far more than the others: its
     magnitude is multiplied by a factor with a heavy tail. An arm that has paid a few times may
     scatter far more than the others: now and then, and the less often the more it has paid, it is
-    drawn well above its average. Priors are learned anew each time the number of rounds has grown
+    drawn well above its average. Both are expected of fewer arms the more arms have paid four times
+    or more. A prior learned from K arms counts for at most K²/5 payments and K/2 magnitudes, within
+    2 to 20 and 5 to 20. Priors are learned anew each time the number of rounds has grown
     by five per cent, at a cost of order K.
 
     Examples
