@@ -16,7 +16,7 @@ from zib.contextual import (
     LaplaceTS,
     LeastSquares,
     MedianOfMeans,
-    adaptive,
+    beliefs,
     evidence,
     policy,
 )
@@ -325,18 +325,20 @@ def test_draws_are_those_of_the_posterior_between_estimate_and_index(rng) -> Non
     spec = Adaptive(n_arms=2, kind="ts")
     state = taught(spec, x, arms, rewards)
     assert min(state.occurrence.weight[0], state.magnitude.weight[0]) > 0.999
+    assert state.law.logs[0] == 0.0
     user, n = np.array([1.0, -0.4, 0.3, 2.0]), 4000
+    with_intercept = np.append(user, 1.0)
     found = scored(spec, state, user, n)
     ((index, other_index),) = scored(spec._replace(kind="ucb"), state, user)
     for arm, most in enumerate((index, other_index)):
         drawn = []
         for model, variance in (
             (row_of(state.arms.occurrence, arm), 1.0),
-            (row_of(state.arms.magnitude, arm), adaptive._noise(spec, state, arm)),
+            (row_of(state.arms.magnitude, arm), beliefs.noise_of_arm(spec, state, arm)),
         ):
             covariance = variance * np.linalg.inv(model.curvature.matrix)
             coef = rng.multivariate_normal(model.coef, covariance, 20_000)
-            drawn.append((coef @ user, model.coef @ user))
+            drawn.append((coef @ with_intercept, model.coef @ with_intercept))
         (eta, eta_hat), (zeta, zeta_hat) = drawn
         least = zeta_hat / (1 + np.exp(-eta_hat))
         wanted = np.clip(zeta / (1 + np.exp(-eta)), least, most)

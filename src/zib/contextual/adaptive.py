@@ -10,6 +10,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from zib.contextual import evidence
+from zib.contextual.beliefs import (
+    LARGEST,
+    of_magnitude,
+    of_occurrence,
+    own_noise,
+    own_noise_of_logs,
+    plain_magnitude,
+    plain_probability,
+    scatter,
+    weight_of_magnitude,
+)
 from zib.contextual.evidence import (
     BORROWED,
     FIRST_FIT,
@@ -31,7 +42,6 @@ from zib.contextual.models import (
     magnitude_parameter,
     new_magnitude,
     new_model,
-    noise,
     resolve_magnitude,
 )
 from zib.contextual.per_arm import copy_arms
@@ -55,16 +65,11 @@ from zib.core.stacked import row_of, stacked
 from zib.core.state import ArmState, Floats, Part, rearranged, scalar
 from zib.mab.adaptive import (
     ZIAdaptive,
-    draw_magnitude,
     in_common,
     score,
-    seen_magnitude,
-    surprise,
 )
-from zib.mab.pooled import LOGNORMAL, UNDECIDED, spread_of_logs
-from zib.mab.sampling import is_stranger, strange_magnitude
+from zib.mab.pooled import LOGNORMAL, spread_of_logs
 
-LARGEST = 1e100  # beyond it products overflow; no reward is larger
 NEGLIGIBLE = 0.01  # a weight that is taken for 0
 UNTRIED = 1e300  # score of an arm that was never played
 OCCURRENCE_SCALES = 5  # up to 4: what a link does beyond that is hardly to be told from a step
@@ -72,7 +77,6 @@ OCCURRENCE_SCALES = 5  # up to 4: what a link does beyond that is hardly to be t
 # three standard deviations of the noise in the magnitude.
 OCCURRENCE_INTERCEPT, MAGNITUDE_INTERCEPT = 0.25, 0.1
 TS = 1
-LARGEST_LOG = 230.0  # exp of it is `LARGEST`
 
 LEARNED = "learned"  # the law of magnitudes
 
@@ -269,37 +273,6 @@ def _init(spec: Adaptive, d: int, q: int) -> State:
 
 
 @borrowing
-def _own_noise(spec: Any, state: Any, arm: int) -> float:
-    """Return the variance of the noise of an arm, as its own residuals say."""
-    sigma = noise(spec.magnitude, spec.sigma, row_of(state.arms.magnitude, arm))
-    return min(max(sigma * sigma, 1e-200), LARGEST * LARGEST)
-
-
-@borrowing
-def _noise(spec: Any, state: Any, arm: int) -> float:
-    """Return the variance of the noise of an arm: its own, and that of all arms for a few more."""
-    n = state.plain.nonzero[arm]
-    pooled = state.magnitude.noise[0]
-    return float((n * _own_noise(spec, state, arm) + BORROWED * pooled) / (n + BORROWED))
-
-
-@borrowing
-def _own_noise_of_logs(spec: Any, state: Any, arm: int) -> float:
-    """Return the variance of the noise of the logarithms of an arm, as its residuals say."""
-    sigma = noise(spec.of_logs, np.nan, row_of(state.arms.logarithm, arm))
-    return float(sigma * sigma)
-
-
-@borrowing
-def _noise_of_logs(spec: Any, state: Any, arm: int) -> float:
-    """Return the same: its own, and that of all arms for as many more as arms look alike."""
-    n = state.plain.nonzero[arm]
-    borrowed = max(BORROWED, state.plain.own.borrowed[0])
-    pooled = state.logarithm.noise[0]
-    return float((n * _own_noise_of_logs(spec, state, arm) + borrowed * pooled) / (n + borrowed))
-
-
-@borrowing
 def _is_open(link: Any) -> bool:
     """Whether a link takes any mean, as the identity does."""
     return bool(value(link, -1.0) == -1.0)
@@ -330,7 +303,7 @@ def _fit_magnitude(spec: Any, state: Any) -> None:
     for k in range(spec.n_arms):
         paid += state.plain.nonzero[k]
         total += state.plain.total[k]
-        noise_total += state.plain.nonzero[k] * _own_noise(spec, state, k)
+        noise_total += state.plain.nonzero[k] * own_noise(spec, state, k)
         spread += state.plain.spread[k]
         free += max(state.plain.nonzero[k] - 1.0, 0.0)
     if paid == 0.0:
@@ -358,7 +331,7 @@ def _fit_logarithm(spec: Any, state: Any) -> float:
         if state.plain.nonzero[k] > 0.0:
             paid += state.plain.nonzero[k]
             total += state.plain.own.log_total[k]
-            noise_total += state.plain.nonzero[k] * _own_noise_of_logs(spec, state, k)
+            noise_total += state.plain.nonzero[k] * own_noise_of_logs(spec, state, k)
             spread += spread_of_logs(state.plain, k)
             free += state.plain.nonzero[k] - 1.0
     if paid == 0.0:
@@ -425,116 +398,10 @@ def _update(spec: Any, state: Any, arm: int, z: Any, w: Any, reward: float) -> N
 
 
 @borrowing
-def _plain_probability(plain: Any, arm: int, drawn: float, rng: Any) -> tuple[float, float]:
-    """Return how often an arm pays, whatever the features, and a variance.
-
-    A share `drawn` of its uncertainty is in the number, which is drawn as `ZIAdaptive` does; the
-    rest is in the variance.
-    """
-    a = plain.own.alpha[0] + plain.nonzero[arm]
-    b = plain.own.beta[0] + plain.pulls[arm] - plain.nonzero[arm]
-    mean, rest = a / (a + b), 1.0 - drawn
-    variance = rest * rest * mean * (1.0 - mean) / (a + b + 1.0)
-    if drawn > 0.0:
-        mean += drawn * (rng.beta(a, b) - mean)
-    return mean, variance
-
-
-@borrowing
-def _drawn_magnitude(plain: Any, arm: int, common: Any, rng: Any) -> float:
-    """Draw how much an arm pays, whatever the features; as `ZIAdaptive` does."""
-    paid, family = plain.nonzero[arm], plain.own.family[0]
-    if family == UNDECIDED:
-        return float(seen_magnitude(plain, arm, common.top))
-    if paid > 0.0 and is_stranger(plain, paid, common.strangers, rng):
-        return float(strange_magnitude(plain.total[arm] / paid, common.typical, rng))
-    drawn: float = draw_magnitude(plain, arm, family, rng)
-    return drawn if paid > 0.0 else drawn * surprise(common.surprises, plain.pulls.size, rng)
-
-
-@borrowing
-def _plain_magnitude(
-    plain: Any, arm: int, drawn: float, common: Any, rng: Any
-) -> tuple[float, float]:
-    """Return the same for how much an arm pays; of one that never paid all is drawn."""
-    family = plain.own.family[0]
-    if family == UNDECIDED or plain.nonzero[arm] == 0.0:
-        return _drawn_magnitude(plain, arm, common, rng), 0.0
-    mean, width = plain.own.expected[arm], plain.own.width[arm]
-    if family == LOGNORMAL:
-        width *= mean
-    width *= 1.0 - drawn
-    if drawn > 0.0:
-        mean += drawn * (_drawn_magnitude(plain, arm, common, rng) - mean)
-    return mean, width * width
-
-
-@borrowing
-def _linear(coef: Any, columns: Any, k: int) -> float:
-    """Return the linear predictor of column k; the intercept is the last coefficient."""
-    last = coef.size - 1
-    total = coef[last]
-    for i in range(last):
-        total += coef[i] * columns[i, k]
-    return float(total)
-
-
-@borrowing
-def _uncertainty(model: Any, columns: Any, k: int) -> float:
-    """Return the variance of that in units of the noise."""
-    inverse = model.curvature.inverse
-    last = inverse.shape[0] - 1
-    total = inverse[last, last]
-    for i in range(last):
-        product = 2.0 * inverse[last, i] + inverse[i, i] * columns[i, k]
-        for j in range(i):
-            product += 2.0 * inverse[i, j] * columns[j, k]
-        total += product * columns[i, k]
-    return float(max(total, 0.0))
-
-
-@borrowing
-def _of_occurrence(state: Any, arm: int, w: Any, k: int) -> tuple[float, float]:
-    """Return the linear predictor of the occurrence in column k and its variance."""
-    model = row_of(state.arms.occurrence, arm)
-    return _linear(model.coef, w, k), _uncertainty(model, w, k)
-
-
-@borrowing
-def _of_magnitude(spec: Any, state: Any, arm: int, z: Any, k: int) -> tuple[float, float]:
-    """Return the same for the magnitude; for a log-normal law, those of the magnitude itself."""
-    if state.law.logs[0] == 0.0:
-        model = row_of(state.arms.magnitude, arm)
-        return _linear(model.coef, z, k), _noise(spec, state, arm) * _uncertainty(model, z, k)
-    model = row_of(state.arms.logarithm, arm)
-    v = _noise_of_logs(spec, state, arm)
-    mean = math.exp(min(_linear(model.coef, z, k) + 0.5 * v, LARGEST_LOG))
-    relative = v * _uncertainty(model, z, k) + 0.5 * v * v / (state.plain.nonzero[arm] + BORROWED)
-    return mean, min(mean * mean * relative, LARGEST * LARGEST)
-
-
-@borrowing
-def _weight_of_magnitude(state: Any) -> float:
-    """Return the probability that magnitudes depend on features, by the law that is in force."""
-    if state.law.logs[0] > 0.0:
-        return float(state.logarithm.weight[0])
-    return float(state.magnitude.weight[0])
-
-
-@borrowing
-def _scatter(spec: Any, state: Any, arm: int, mu: float) -> float:
-    """Return the variance of what an arm pays when it pays `mu` on average."""
-    if state.law.logs[0] == 0.0:
-        return _noise(spec, state, arm)
-    square = min(mu * mu, LARGEST * LARGEST)
-    return square * math.expm1(min(_noise_of_logs(spec, state, arm), 50.0))
-
-
-@borrowing
 def _predict(spec: Any, state: Any, arm: int, z: Any, w: Any, k: int, work: Any) -> None:
     """Write both linear predictors of column k and their variances into work[:4, k]."""
-    work[ETA, k], work[ETA_VARIANCE, k] = _of_occurrence(state, arm, w, k)
-    work[ZETA, k], work[ZETA_VARIANCE, k] = _of_magnitude(spec, state, arm, z, k)
+    work[ETA, k], work[ETA_VARIANCE, k] = of_occurrence(state, arm, w, k)
+    work[ZETA, k], work[ZETA_VARIANCE, k] = of_magnitude(spec, state, arm, z, k)
 
 
 @borrowing
@@ -567,7 +434,7 @@ def _scores_again(
 ) -> None:
     plain = state.plain
     by_eta = _rounded(state.occurrence.weight[0])
-    by_zeta = _rounded(_weight_of_magnitude(state))
+    by_zeta = _rounded(weight_of_magnitude(state))
     drawn = 1.0 if spec.kind == TS else 1.0 - max(by_eta, by_zeta)
     common = in_common(spec.plain, plain)
     rounds_per_arm = state.clock.rounds[0] / spec.n_arms
@@ -588,7 +455,7 @@ def _scores_again(
             slope = by_eta * derivative(spec.link, work[ETA, k])
             var_p = slope * slope * work[ETA_VARIANCE, k]
         if by_eta < 1.0:
-            without, variance = _plain_probability(plain, arm, drawn, rng)
+            without, variance = plain_probability(plain, arm, drawn, rng)
             prob += (1.0 - by_eta) * without
             var_p += (1.0 - by_eta) * (1.0 - by_eta) * variance
         if by_zeta > 0.0:
@@ -598,11 +465,11 @@ def _scores_again(
             slope = by_zeta * min(derivative(spec.magnitude.link, work[ZETA, k]), LARGEST)
             var_mu = min(slope * slope * work[ZETA_VARIANCE, k], LARGEST * LARGEST)
         if by_zeta < 1.0:
-            without, variance = _plain_magnitude(plain, arm, drawn, common, rng)
+            without, variance = plain_magnitude(plain, arm, drawn, common, rng)
             mu += (1.0 - by_zeta) * without
             var_mu += (1.0 - by_zeta) * (1.0 - by_zeta) * variance
         variance = prob * prob * var_mu + mu * mu * var_p + var_mu * var_p
-        of_one_reward = mu * mu * prob * (1.0 - prob) + prob * _scatter(spec, state, arm, mu)
+        of_one_reward = mu * mu * prob * (1.0 - prob) + prob * scatter(spec, state, arm, mu)
         level = math.log1p(rounds_per_arm * variance / max(of_one_reward, 1e-300))
         out[k] = prob * mu + spec.scale * math.sqrt(2.0 * level * variance)
         if spec.kind == TS:
@@ -613,7 +480,7 @@ def _scores_again(
 def _scores(
     spec: Any, state: Any, arms: Any, z: Any, w: Any, rng: Any, work: Any, out: Any
 ) -> None:
-    if _rounded(state.occurrence.weight[0]) + _rounded(_weight_of_magnitude(state)) > 0.0:
+    if _rounded(state.occurrence.weight[0]) + _rounded(weight_of_magnitude(state)) > 0.0:
         for k in range(out.size):
             _predict(spec, state, arms[k], z, w, k, work)
     _scores_again(spec, state, arms, z, w, rng, work, out)
@@ -646,7 +513,7 @@ def _moments(spec: Any, state: Any, arms: Any, z: Any, w: Any, work: Any, out: A
         if paid > 0.0 and _is_open(spec.magnitude.link):
             pooled = state.magnitude.noise[0]
             variance = (plain.spread[arm] + BORROWED * pooled) / (paid - 1.0 + BORROWED) / paid
-            _mixed(_weight_of_magnitude(state), plain.total[arm] / paid, variance, out, ZETA, k)
+            _mixed(weight_of_magnitude(state), plain.total[arm] / paid, variance, out, ZETA, k)
 
 
 register_policy(
