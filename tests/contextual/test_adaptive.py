@@ -484,16 +484,16 @@ def regrets(spec, d, effect, horizon, runs, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ucb", "ts"])
-def test_noise_costs_little(seed, kind) -> None:
+@pytest.mark.parametrize(("kind", "most"), [("ucb", 1.3), ("ts", 1.45)])
+def test_noise_costs_little(seed, kind, most) -> None:
     """With 20 features that say nothing: at most 1.3 times the regret of the context-free default.
 
-    After 5,000 rounds and over 300 runs it was 0.9 to 1.3 times, in five kinds of worlds, and 1.1
-    in this one; that of `LaplaceTS` and `JointUCB` 4 times. With other seeds it fails
-    for the index with a few per cent.
+    With six other seeds of 100 runs each it was 1.03 to 1.13 times, with draws 1.01 to 1.26 times;
+    a normal law with that scatter exceeds the limits with a probability below 1e-3. `LaplaceTS` and
+    `JointUCB` have 4 times that regret.
     """
-    free = regrets(None, 20, 0.0, 3000, 30, seed)
-    assert regrets(Adaptive(n_arms=4, kind=kind), 20, 0.0, 3000, 30, seed) < 1.3 * free
+    free = regrets(None, 20, 0.0, 3000, 100, seed)
+    assert regrets(Adaptive(n_arms=4, kind=kind), 20, 0.0, 3000, 100, seed) < most * free
     assert regrets(Disjoint(spec=LaplaceTS(), n_arms=4), 20, 0.0, 3000, 10, seed) > 2.0 * free
 
 
