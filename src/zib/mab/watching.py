@@ -65,8 +65,8 @@ class Watching(Forgetful):
     arms that are hardly played are tried again as often as changes are to be expected.
 
     Until the first change the policy inside plays as it would alone. Without drift a change is
-    believed by mistake in at most two of a hundred runs of 20,000 rewards, and regret is up to two
-    per cent larger on average.
+    believed by mistake in one or two of a hundred runs of 20,000 rewards (9 of 720 in six worlds),
+    and regret is up to two per cent larger on average.
 
     What cannot be noticed is that an arm has become better which is not played any more, while all
     others stay as they were. If that is to be expected, say by `recheck` how long an arm may wait.
