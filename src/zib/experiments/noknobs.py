@@ -187,7 +187,7 @@ class NoKnobs(Simulated):
                 )
                 seen.add(kind)
         ax.set_yticks(range(len(found)), [panel.name for panel in found])
-        ax.invert_yaxis()
+        ax.set_ylim(len(found) - 0.4, -0.6)
         ax.set_xscale("log")
         ticks = (0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, SHOWN)
         ax.set_xticks(ticks, [*(f"{t:g}" for t in ticks[:-1]), f"≥ {SHOWN:g}"])
@@ -238,6 +238,7 @@ _KINDS = {
     "ZI-TS": "ZI-TS",
     "ZI-UCB": "ZI-UCB",
     "MOTS": "MOTS",
+    "Normal TS": "Normal TS",
     "UCB": "UCB component size",
     "others": "UCB1",
 }
