@@ -7,7 +7,7 @@ import pytest
 from tests.experiments.made import panel, played, quick, results, small
 
 from zib import theory
-from zib.experiments import limit, noknobs, sparsity
+from zib.experiments import limit, noknobs, rare, sparsity
 from zib.experiments.harness import Panel, Scaled
 from zib.experiments.record import Verdict
 from zib.sim import Results
@@ -162,3 +162,32 @@ def test_worlds_without_knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(record.tables[0].rows) == 3
     assert {v.status for v in record.verdicts} <= {"holds", "partly", "fails", "open"}
     assert record.notes[0].startswith("Quick scale: 3 of ")
+
+
+def test_what_is_out_of_reach_with_a_rare_arm() -> None:
+    """Regrets that one policy can have are told from those that nobody can have in both worlds."""
+    prob, horizon = 0.01, 5_000
+    possible = theory.rare_arm_regret(100, prob, horizon, rare.LOSS, rare.GAIN)
+
+    def judged(share: float, replications: int = 200) -> rare.Case:
+        """In each world another policy is the best, with `share` of a regret that is possible."""
+        labels = rare.PLAYERS[:2]
+
+        def world(which: int) -> Results:
+            curves = {
+                labels[i]: lambda t, i=i: 0 * t + (share if i == which else 3.0) * possible[which]
+                for i in range(2)
+            }
+            return results(curves, [1, horizon], replications=replications)
+
+        aim = rare.Aim(1.5, labels, "the best")
+        return rare.Case(rare.Pair(prob, horizon, world(0), world(1)), aim)
+
+    out_of_reach, in_reach = judged(0.5), judged(0.8)
+    assert out_of_reach.labels == list(rare.PLAYERS[:2])
+    assert out_of_reach.least == pytest.approx(2.0, rel=0.01)  # noise of 1 %, 100 runs
+    assert in_reach.least == pytest.approx(1.25, rel=0.01)
+    assert [case.decision.side for case in (out_of_reach, in_reach)] == [-1, 1]
+    assert max(out_of_reach.ratios(rare.PLAYERS[0])) == pytest.approx(6.0, rel=0.02)
+    assert judged(0.66, 4).decision.side == 0
+    assert "2.00 times the best" in str(out_of_reach)

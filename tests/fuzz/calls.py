@@ -312,6 +312,11 @@ THEORY: dict[str, list[dict[str, Any]]] = {
     "product_subexponential_size": [{"mean": 2.0, "prob": 0.3, "lam": 1.0}],
     "product_variance_proxy": [{"mean": 2.0, "prob": 0.3, "sigma": 1.0}],
     "product_variance_proxy_gradient": [{"mean": 2.0, "prob": 0.3, "sigma": 1.0}],
+    "rare_arm_ratio": [
+        {"prob": 0.01, "horizon": 1e4, "loss": 0.25, "gain": 0.5, "never": 3.0,
+         "now_and_then": 500.0},
+    ],
+    "rare_arm_regret": [{"pulls": 20, "prob": 0.01, "horizon": 1e4, "loss": 0.25, "gain": 0.5}],
     "subexponential_radius": [{"count": 100, "delta": 0.05, "lam": 1.0}],
     "subweibull_constants": [{"theta": 1.0, "size": 2.0}],
     "subweibull_radius": [{"n": 100, "delta": 0.05, "theta": 1.0, "size": 2.0}],

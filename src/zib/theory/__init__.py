@@ -60,6 +60,8 @@ from zib.theory.regret import (
     light_tail_regret_bound,
     lower_bound,
     printed_lower_bound,
+    rare_arm_ratio,
+    rare_arm_regret,
 )
 from zib.theory.sizes import (
     exponential_subexponential_size,
@@ -114,6 +116,8 @@ __all__ = [
     "product_upper",
     "product_variance_proxy",
     "product_variance_proxy_gradient",
+    "rare_arm_ratio",
+    "rare_arm_regret",
     "subexponential_radius",
     "subweibull_constants",
     "subweibull_radius",

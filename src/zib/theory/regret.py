@@ -1,7 +1,8 @@
 """What regret is possible, and what the theorems promise.
 
 `lower_bound` is the yardstick: no consistent policy has a regret below it times log T,
-asymptotically. The other functions evaluate the upper bounds of the theorems with the constants
+asymptotically. `rare_arm_regret` and `rare_arm_ratio` say at every horizon what nobody can have in
+two worlds at once. The other functions evaluate the upper bounds of the theorems with the constants
 their proofs give, so that curves can be drawn; they are far from what the policies do.
 """
 
@@ -22,6 +23,7 @@ from zib.theory.means import trimming_factor_scalar
 from zib.theory.subweibull import subweibull_d, subweibull_e
 
 HORIZON = within(2.0, np.inf, "left")
+PULLS = within(0.0, np.inf, "left")
 # Gaps below this share of the best reward are rounding errors of mu*p, not gaps.
 TIE = 1e-12
 
@@ -149,6 +151,112 @@ def printed_lower_bound(
         total += max(shift, 0.0) ** 2 / (2.0 * spread**2)
         total += bernoulli_kl(float(q), float(min(other, 1.0)))
     return float(total)
+
+
+def rare_arm_regret(
+    pulls: ArrayLike, prob: float, horizon: float, loss: float, gain: float
+) -> tuple[Any, Any]:
+    """Return the least regrets in two worlds that differ only in whether a rare arm ever pays.
+
+    Until that arm pays for the first time nobody can tell which of the two worlds it is, so every
+    policy tries it equally often in both.
+
+    Parameters
+    ----------
+    pulls
+        How often the rare arm is tried at most while it does not pay, from 0 to `horizon`; an array
+        gives a curve.
+    prob
+        How often the rare arm pays in the world where it does, in (0, 1).
+    horizon
+        T >= 2.
+    loss
+        What a pull of the rare arm costs in the world where it never pays, > 0.
+    gain
+        What a pull of the rare arm gains on average in the world where it pays, > 0.
+
+    Returns
+    -------
+    tuple
+        (regret where the rare arm never pays, regret where it does): with n pulls loss·n and
+        gain·(T - n)·(1 - prob)^n.
+
+    Notes
+    -----
+    That is the regret of a policy that knows everything else: it tries the rare arm first, up to n
+    times, and knows from its first payment which world it is. Trying later cannot help, since the
+    sooner the arm pays the better. Nor does chance help: the second regret is a convex function of
+    the first. So no policy is below this curve.
+
+    Examples
+    --------
+    >>> never, now_and_then = rare_arm_regret([0, 20, 1_000], 0.005, 10_000, loss=0.5, gain=0.5)
+    >>> never.tolist(), now_and_then.round().tolist()
+    ([0.0, 10.0, 500.0], [5000.0, 4514.0, 30.0])
+    """
+    n, prob, horizon, loss, gain = PULLS("pulls", pulls), *_rare(prob, horizon, loss, gain)
+    if np.any(n > horizon):
+        raise InvalidParameterError(
+            f"`pulls` must be at most `horizon`, {shown(horizon)}; got {shown(float(n.max()))}"
+        )
+    never, now_and_then = _rare_arm_regret(n, prob, horizon, loss, gain)
+    return number(never), number(now_and_then)
+
+
+def _rare(prob: float, horizon: float, loss: float, gain: float) -> tuple[float, ...]:
+    return (
+        real("prob", prob, 0.0, 1.0, "neither"),
+        real("horizon", horizon, 2.0),
+        real("loss", loss, 0.0, closed="neither"),
+        real("gain", gain, 0.0, closed="neither"),
+    )
+
+
+def _rare_arm_regret(n: Any, prob: float, horizon: float, loss: float, gain: float) -> Any:
+    return loss * n, gain * (horizon - n) * np.exp(n * np.log1p(-prob))
+
+
+def rare_arm_ratio(
+    prob: float, horizon: float, loss: float, gain: float, *, never: float, now_and_then: float
+) -> float:
+    """Return how close to two given regrets, one for each world, a single policy can be at best.
+
+    Parameters
+    ----------
+    prob, horizon, loss, gain
+        As for `rare_arm_regret`.
+    never, now_and_then
+        Regrets to compare with, > 0, where the rare arm never pays and where it does: those of
+        the best of several policies in each world, say.
+
+    Returns
+    -------
+    float
+        The smallest r such that some policy has at most r times the given regret in both worlds.
+        At most 1: a single policy may have both.
+
+    Examples
+    --------
+    Of six policies the best has regret 3 where an arm never pays, and another one the best has
+    11,200 where it pays once in a thousand rounds, and a thousand. Nobody can be within 1.3 times
+    of both:
+
+    >>> round(rare_arm_ratio(0.001, 30_000, 0.5, 0.5, never=3.0, now_and_then=11_200.0), 2)
+    1.33
+    """
+    from scipy.optimize import brentq
+
+    prob, horizon, loss, gain = _rare(prob, horizon, loss, gain)
+    never = real("never", never, 0.0, closed="neither")
+    now_and_then = real("now_and_then", now_and_then, 0.0, closed="neither")
+
+    def difference(n: float) -> float:
+        first, second = _rare_arm_regret(n, prob, horizon, loss, gain)
+        return float(first / never - second / now_and_then)
+
+    # one regret grows with n and the other one falls to 0: the ratios cross once
+    n = brentq(difference, 0.0, horizon, xtol=1e-12, rtol=1e-12, maxiter=500)
+    return float(_rare_arm_regret(n, prob, horizon, loss, gain)[0] / never)
 
 
 def worse_arms(means: ArrayLike, probs: ArrayLike) -> tuple[float, float, Array, Array, Array]:
