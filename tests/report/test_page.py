@@ -13,6 +13,7 @@ import pytest
 from zib import ope
 from zib.experiments.record import Picture, Record, Setting, Status, Table, Verdict
 from zib.experiments.report import findings, render
+from zib.experiments.runner import experiments
 from zib.logs import LoggedData
 from zib.logs.ope.page import in_words, write_page
 from zib.report import numbers
@@ -106,6 +107,15 @@ def test_every_claim_has_a_theme():
     claims = [("some claim nobody thought of", "holds", ""), ("(ours)", "open", "")]
     (found,) = findings([record("new", *claims)])
     assert found.answers[0].tally == "of 2 claims 1 holds and 1 is undecided"
+
+
+def test_what_goes_beyond_the_paper_does_not_count_as_reported_by_it():
+    beyond = [name for name, item in experiments().items() if item.title.startswith("Beyond the")]
+    assert len(beyond) >= 6
+    last = findings([record("new", ("some claim nobody thought of", "holds", ""))])[0].question
+    for name in beyond:
+        (found,) = findings([record(name, ("some claim nobody thought of", "holds", ""))])
+        assert found.question != last
 
 
 def test_the_report_leads_with_findings_and_ends_with_the_folded_table(tmp_path: Path):

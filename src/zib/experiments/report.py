@@ -73,6 +73,7 @@ THEMES = (
         r"^(Our target|Ours)\b",
         "limit|sparsity|noknobs|drift|delay|ope",
     ),
+    Theme("Are there aims that nobody can reach who is told nothing?", items="rare"),
     Theme("Does what else the paper reports come out as described?", items=".*"),
 )
 ANSWERS = ((0.95, "yes"), (0.6, "mostly"), (0.4, "in part"), (0.05, "mostly not"), (0.0, "no"))
