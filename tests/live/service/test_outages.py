@@ -124,6 +124,20 @@ def test_another_worker_leads_when_the_leader_is_killed(tmp_path: Path, postgres
         all_there(service, crowd)
 
 
+def test_a_worker_that_dies_while_it_is_asked_is_replaced_at_once(
+    tmp_path: Path, postgres: Server
+) -> None:
+    with Running(tmp_path, database=postgres.fresh(), server={"workers": 2}) as service:
+        wait_until(lambda: len(set(service.workers()) - {service.pid}) == 2, 20.0, "two workers")
+        stopped = service.workers()[0]
+        os.kill(stopped, signal.SIGSTOP)
+        time.sleep(2.0)  # by now it was asked, and cannot answer
+        os.kill(stopped, signal.SIGKILL)
+        wait_until(
+            lambda: len(set(service.workers()) - {stopped, service.pid}) == 2, 15.0, "a new worker"
+        )
+
+
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path, postgres: Server) -> None:
     with Running(tmp_path, database=postgres.fresh(), server={"workers": 2}) as service:
         workers = service.workers()

@@ -52,6 +52,21 @@ class Server(uvicorn.Server):
                 signal.signal(kind, handler)
 
 
+class Supervisor(Multiprocess):
+    """What replaces a worker that dies, at once.
+
+    It asks its workers in turn whether they are well and waits for the answer. As long as this
+    process holds the worker's end of the pipe as well, the pipe of a worker that dies meanwhile
+    stays open, and the wait goes on until its time is over.
+    """
+
+    def keep_subprocess_alive(self) -> None:
+        """Look after all workers; only they hold their ends of the pipes."""
+        for process in self.processes:
+            process.child_conn.close()
+        super().keep_subprocess_alive()
+
+
 def make_app(config: Config) -> Application:
     """Return the application of one process, its ledgers open."""
     ledgers = config.open_ledgers()
@@ -109,7 +124,7 @@ def serve(config: Config, *, started: Callable[[str], None] | None = None) -> No
             told = settings(config, partial(make_worker, config), factory=True, workers=workers)
             if started is not None:
                 started(address_of(listener))
-            Multiprocess(told, [listener]).run()
+            Supervisor(told, [listener]).run()
     finally:
         listener.close()
 
