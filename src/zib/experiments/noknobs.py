@@ -238,6 +238,7 @@ _KINDS = {
     "ZI-TS": "ZI-TS",
     "ZI-UCB": "ZI-UCB",
     "MOTS": "MOTS",
+    "Normal TS (half of it)": "Normal TS (half of it)",  # before the next, which is told it whole
     "Normal TS": "Normal TS",
     "UCB": "UCB component size",
     "others": "UCB1",
