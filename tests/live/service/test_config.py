@@ -266,6 +266,18 @@ def test_a_policy_with_parts_is_built(tmp_path: Path) -> None:
     assert config.bandits[0].parameters["policy"] == ZITS(horizon=100, sigma=2)
 
 
+def of_features(name: str, more: str) -> str:
+    return LITTLE.replace(
+        '"7d"', f'"7d"\nfeatures = 2\npolicy = "{name}"\npolicy_parameters = {more}'
+    )
+
+
+def test_a_policy_for_all_arms_need_not_say_how_many(tmp_path: Path) -> None:
+    config = load(tmp_path, of_features("Adaptive", "{kind = 'ts'}"))
+    assert config.bandits[0].parameters["policy"] == Adaptive(n_arms=1, kind="ts")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "more", "policy"),
     [
@@ -273,12 +285,12 @@ def test_a_policy_with_parts_is_built(tmp_path: Path) -> None:
         ("Disjoint", "{spec = {kind = 'JointUCB'}}", JointUCB()),
     ],
 )
-def test_a_policy_for_all_arms_need_not_say_how_many(
+def test_a_ledger_gives_it_as_many_arms_as_it_has(
     tmp_path: Path, name: str, more: str, policy: object
 ) -> None:
-    text = f'"7d"\nfeatures = 2\npolicy = "{name}"\npolicy_parameters = {more}'
+    text = of_features(name, more)
     for _ in range(2):  # made, and found again
-        with load(tmp_path, LITTLE.replace('"7d"', text)).open_ledgers(background=False) as found:
+        with load(tmp_path, text).open_ledgers(background=False) as found:
             assert found["checkout"]._book.configuration.policy == policy
 
 
